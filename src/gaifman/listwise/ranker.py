@@ -8,9 +8,10 @@ as if its fact were not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +47,8 @@ INITIAL_STATISTICS = (1.0, 2.0, 0.0)
 """Weights to begin with: the most frequent object first."""
 PRIOR_STRENGTH = 0.3
 """The prior weight of a formula with confidence c is −log(1 − c) times this."""
-PENALTIES = (0.001, 0.01, 0.1)
-"""Penalties to choose from on held-out questions."""
+PENALTIES = (0.01, 0.001, 0.1)
+"""Penalties to choose from on held-out questions. Formulas are chosen with the first."""
 DEFAULT_PENALTY, DEFAULT_UPDATES = 0.001, 100
 """Without enough questions to hold some out: the penalty, and the number of updates that epochs add up to."""
 PATIENCE = 3
@@ -160,10 +161,10 @@ def fit_with_trial(
     config = config or ListwiseConfig()
     held_out = held_out_rows(index.kb, relation, config) if held_out is None else held_out
     added = AddedFormulas(index, index.kb.relations[relation].arity, position, formulas)
-    problem, (penalty, epochs, loss) = _choose_problem(index, relation, position, config, held_out, added)
+    problem, (loss, penalty, epochs, trial) = _choose_problem(index, relation, position, config, held_out, added)
     mined, every, training = problem.mined, np.arange(len(problem)), problem.training_rows
     final = problem.fit(every, penalty, epochs)
-    trial = problem.fit(training if len(training) else every, penalty, epochs)
+    trial = trial or problem.fit(training if len(training) else every, penalty, epochs)
 
     def ranker(weights: Weights) -> Ranker:
         of_mined, of_added = np.split(weights[0], [len(weights[0]) - len(added)])
@@ -182,16 +183,25 @@ def _choose_problem(
     def pose(mining: MiningConfig) -> tuple[_Problem, Choice]:
         mined = tuple(mine_formulas(index, relation, i, position, mining, held_out) for i in fixed)
         problem = _Problem(index, relation, position, mined, config, held_out, added)
-        return problem, problem.choose()
+        return problem, problem.choose(PENALTIES[:1])
 
-    if config.mining.max_steps <= SHORT_STEPS:
-        return _choose_constants(*pose(config.mining))
-    short = pose(replace(config.mining, max_steps=SHORT_STEPS))
-    loss = short[1][2]
-    if loss is None and any(len(one.paths) for one in short[0].mined):
-        return _choose_constants(*short)
-    found = pose(config.mining)
-    return _choose_constants(*(found if loss is None or (found[1][2] or 0.0) <= loss else short))
+    problem, choice = _choose_constants(*_choose_steps(config.mining, pose))
+    if choice.loss is not None:
+        choice = min(choice, problem.choose(PENALTIES[1:]), key=_loss_of)
+    return problem, choice
+
+
+def _choose_steps(
+    config: MiningConfig, pose: Callable[[MiningConfig], tuple[_Problem, Choice]]
+) -> tuple[_Problem, Choice]:
+    """The problem with long paths, if these make the loss on held-out questions smaller, or else with short ones."""
+    if config.max_steps <= SHORT_STEPS:
+        return pose(config)
+    short = pose(replace(config, max_steps=SHORT_STEPS))
+    if short[1].loss is None and any(len(one.paths) for one in short[0].mined):
+        return short
+    found = pose(config)
+    return found if _loss_of(found[1]) <= _loss_of(short[1]) else short
 
 
 def _choose_constants(problem: _Problem, choice: Choice) -> tuple[_Problem, Choice]:
@@ -199,11 +209,14 @@ def _choose_constants(problem: _Problem, choice: Choice) -> tuple[_Problem, Choi
     if not any(len(one.constants) for one in problem.mined):
         return problem, choice
     without = problem.without_constants()
-    penalty, _, loss = choice
-    if loss is None:
+    if choice.loss is None:
         return without, choice
-    own = without.choose((penalty,))
-    return (problem, choice) if loss < (own[2] or 0.0) else (without, own)
+    own = without.choose(PENALTIES[:1])
+    return (problem, choice) if _loss_of(choice) < _loss_of(own) else (without, own)
+
+
+def _loss_of(choice: Choice) -> float:
+    return np.inf if choice.loss is None else choice.loss
 
 
 def held_out_rows(kb: KnowledgeBase, relation: str, config: ListwiseConfig) -> Longs:
@@ -229,10 +242,19 @@ def prior_weights(mined: MinedFormulas) -> Floats:
     return found
 
 
-Choice = tuple[float, int, float | None]
-"""A penalty, a number of epochs, and the loss on held-out questions; None if there were too few."""
 Weights = tuple[Floats, Floats, Floats]
 """Of formulas, marks and statistics."""
+
+
+class Choice(NamedTuple):
+    """How a problem is fitted."""
+
+    loss: float | None
+    """On held-out questions; None if there were too few."""
+    penalty: float
+    epochs: int
+    weights: Weights | None
+    """Fitted to the other questions."""
 
 
 class _Problem:
@@ -299,28 +321,29 @@ class _Problem:
         other._prior, other._tied = self._prior[used], (self._tied[0], numbers[self._tied[1]])
         return other
 
-    def choose(self, penalties: Sequence[float] = PENALTIES) -> Choice:
-        """The penalty and the number of epochs with the smallest loss on held-out questions, and that loss."""
+    def choose(self, penalties: Sequence[float]) -> Choice:
+        """The penalty and the number of epochs with the smallest loss on held-out questions."""
         held_out, rest = np.flatnonzero(self._held_out), self.training_rows
         count = len(held_out)
         if count < self._config.min_held_out or not len(rest):
-            return DEFAULT_PENALTY, -(-DEFAULT_UPDATES // -(-len(self) // self._batch_size)), None
-        found = []
+            return Choice(None, DEFAULT_PENALTY, -(-DEFAULT_UPDATES // -(-len(self) // self._batch_size)), None)
+        best = Choice(np.inf, penalties[0], 1, None)
         for penalty in penalties:
-            losses = list[float]()
-            for weights in self._epochs(rest, penalty, self._config.epochs):
-                losses.append(self._loss(held_out, weights))
-                if len(losses) - int(np.argmin(losses)) > PATIENCE:
+            least, epochs = np.inf, 0
+            for epoch, weights in enumerate(self._epochs(rest, penalty, self._config.epochs), start=1):
+                loss = self._loss(held_out, weights) / count
+                if loss < least:
+                    least, epochs = loss, epoch
+                    if loss < _loss_of(best):
+                        best = Choice(loss, penalty, epoch, _copy(weights))
+                if epoch - epochs >= PATIENCE:
                     break
-            best = int(np.argmin(losses))
-            found.append((losses[best], penalty, best + 1))
-        loss, penalty, epochs = min(found)
-        return penalty, epochs, loss / count
+        return best
 
     def fit(self, rows: Longs, penalty: float, epochs: int) -> Weights:
         """The weights after some epochs over some questions."""
-        *_, (formulas, marks, statistics) = self._epochs(rows, penalty, epochs)
-        return formulas.copy(), marks.copy(), statistics.copy()
+        *_, weights = self._epochs(rows, penalty, epochs)
+        return _copy(weights)
 
     def _epochs(self, rows: Longs, penalty: float, epochs: int) -> Iterator[Weights]:
         """Yield the weights after each epoch of Adagrad; the arrays are reused."""
@@ -386,6 +409,11 @@ class _Problem:
         state = _State(self._prior, self._mark_count, len(self._stats), len(self), self._tied)
         state.weights = weights
         return self._gradient(freeze(rows), state)
+
+
+def _copy(weights: Weights) -> Weights:
+    formulas, marks, statistics = weights
+    return formulas.copy(), marks.copy(), statistics.copy()
 
 
 class _State:
