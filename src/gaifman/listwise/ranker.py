@@ -53,8 +53,8 @@ DEFAULT_PENALTY, DEFAULT_UPDATES = 0.001, 100
 """Without enough questions to hold some out: the penalty, and the number of updates that epochs add up to."""
 PATIENCE = 3
 """Epochs without a smaller loss before no more are tried."""
-BATCHES_PER_EPOCH = 8
-"""Batches are smaller if there are fewer."""
+MIN_BATCHES, MANY_BATCHES, SMALL_BATCH = 8, 64, 16
+"""An epoch has at least so many batches, and with batches of more than `SMALL_BATCH` questions so many."""
 
 SHORT_STEPS = 2
 """Longer paths are used where they make the loss on held-out questions smaller. With too few of these to tell, they
@@ -80,7 +80,7 @@ class ListwiseConfig:
     """Values of formulas in memory: with more, there are fewer questions."""
     epochs: int = 10
     """Largest number of epochs; the best number is chosen on held-out questions."""
-    batch_size: int = 16
+    batch_size: int = 32
     rate: float = 0.1
     fact_dropout: float = 0.2
     """Share of the other facts of the fixed objects that a question does not see in training: a knowledge base that
@@ -296,7 +296,8 @@ class _Problem:
 
     @property
     def _batch_size(self) -> int:
-        return min(self._config.batch_size, max(1, len(self) // BATCHES_PER_EPOCH))
+        few, many = min(SMALL_BATCH, len(self) // MIN_BATCHES), len(self) // MANY_BATCHES
+        return min(self._config.batch_size, max(1, few, many))
 
     @property
     def training_rows(self) -> Longs:
