@@ -19,6 +19,7 @@ from gaifman.listwise.ranker import ListwiseConfig, fit_ranker
 from gaifman.listwise.rules import mine_rules
 from gaifman.listwise.scoring import Scorer
 from gaifman.listwise.steps import build_steps
+from gaifman.training import Callback
 
 LATIN_CLUBS = ("club0", "club1", "club2")
 LABELS = "0/listwise/1/constants/0/labels"
@@ -38,6 +39,20 @@ def clubs(people: int = 150, founded: bool = False) -> KnowledgeBase:
         if i % 10:
             facts.append(("speaks", f"person{i}", language))
     return KnowledgeBase.from_facts(facts)
+
+
+class StopAfterEachPosition(Callback):
+    """Keeps the checkpoint of every position and stops."""
+
+    def __init__(self) -> None:
+        self.saved: tuple[Arrays, dict[str, Any]] | None = None
+
+    def load_checkpoint(self) -> Any:
+        return self.saved
+
+    def on_block(self, examples: int, state: Callable[[], tuple[Arrays, dict[str, Any]]]) -> None:
+        self.saved = state()
+        raise KeyboardInterrupt
 
 
 def asked(kb: KnowledgeBase) -> str:
@@ -190,3 +205,18 @@ def test_a_share_of_dropped_facts_must_be_below_1(share: float) -> None:
 def test_a_number_of_constants_must_not_be_negative() -> None:
     with pytest.raises(gaifman.GaifmanError, match="max_constants"):
         MiningConfig(max_constants=-1)
+
+
+def test_a_model_of_several_knowledge_bases_names_no_objects() -> None:
+    parts = [clubs(), clubs(100)]
+    for state in (gaifman.complete(parts, ["speaks"]).state(), gaifman.fit(parts, "speaks(x, y)").state()):
+        assert not any(len(array) for name, array in state[0].items() if name.endswith("/labels"))
+
+
+def test_a_stopped_training_is_resumed_to_the_same_model() -> None:
+    kb, callback = clubs(), StopAfterEachPosition()
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            gaifman.fit(kb, "speaks(x, y)", callback=callback)
+    resumed = gaifman.fit(kb, "speaks(x, y)", callback=callback)
+    assert model_bytes(*resumed.state()) == model_bytes(*gaifman.fit(kb, "speaks(x, y)").state())
