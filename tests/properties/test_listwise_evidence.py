@@ -164,8 +164,10 @@ def test_evidence_is_told_once_and_its_facts_are_visible(seed: int) -> None:
         assert not set(evidence.facts) & set(case.hidden.tolist())
     tuples = np.array([case.objects], np.int32)
     hidden = HiddenFacts(np.array([0, len(case.hidden)]), case.hidden)
-    formulas = [reason.feature for reason in explain_ranking(predictor, tuples, hidden, 50, DrawBudget(1)).reasons]
-    assert len(formulas) == len(set(formulas))
+    reasons = explain_ranking(predictor, tuples, hidden, 200, DrawBudget(1)).reasons
+    assert len({reason.feature for reason in reasons}) == len(reasons)
+    told = [reason for reason in reasons if " = 'o" in reason.feature and not case.features]
+    assert len({reason.formula for reason in told}) == len({reason.facts for reason in told}) == len(told)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
