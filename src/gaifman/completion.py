@@ -44,7 +44,7 @@ from gaifman.listwise.added import check_formulas
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.relation import RelationRankers, rankers_arrays, rankers_from_arrays
 from gaifman.listwise.serialization import Vocabulary
-from gaifman.listwise.settings import check_validation, resolve_config
+from gaifman.listwise.settings import check_validation, resolve_config, settings_for
 from gaifman.listwise.steps import build_steps
 from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query, used_symbols
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
@@ -483,7 +483,8 @@ class RelationTrainer:
         self.kbs = unify_schemas(self._given)
         """The knowledge bases, each with the relations and attributes of all."""
         self.phi, self.constraints = phi, constraints
-        self.config = resolve_config(replace(config, phi=phi_name(phi)), relation_query("r", 2))
+        resolved = resolve_config(replace(config, phi=phi_name(phi)), relation_query("r", 2))
+        self.config = settings_for(resolved, len(self.kbs))
         """The settings, with a base model."""
         self.choice: HideChoice | None = None
         """What validation facts have chosen to hide."""

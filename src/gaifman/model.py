@@ -46,7 +46,7 @@ from gaifman.listwise.predictor import ListwiseFirstPass, ListwisePredictor
 from gaifman.listwise.relation import RelationRankers, RelationScorer, rankers_arrays, rankers_from_arrays
 from gaifman.listwise.scoring import Workspaces
 from gaifman.listwise.serialization import Vocabulary
-from gaifman.listwise.settings import check_validation, listwise_config, resolve_config
+from gaifman.listwise.settings import check_validation, listwise_config, resolve_config, settings_for
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.ast import Bindings, Feature, Query, used_symbols
 from gaifman.logic.parser import parse_query
@@ -590,8 +590,9 @@ class GaifmanModel(Model):
         choice = None if valid is None else self._choose_hiding(graph, query, valid, len(kbs), constraints)
         if choice is not None or "hide_choice" in self.meta:
             self.config = replace(self.config, hide="facts" if choice is None else choice.chosen)
-        examples = TrainingExamples(graph, query, self.config, constraints)
-        trained = train_relation(examples, self.config, callback, formulas=formulas)
+        config = settings_for(self.config, len(kbs))
+        examples = TrainingExamples(graph, query, config, constraints)
+        trained = train_relation(examples, config, callback, formulas=formulas)
         rankers = replace(trained.rankers, odds=fit_odds(trained.proposals))
         self.query, self._scorer = query, rankers
         self.held_out_report = listwise_report([(trained, rankers.odds)], bool(self.config.missing))

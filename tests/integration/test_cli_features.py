@@ -251,6 +251,19 @@ def test_mine_shows_the_same_rules_as_json_and_writes_no_file_unless_asked(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_mine_shows_formulas_with_constants_apart_and_train_takes_all_of_them(tmp_path: Path) -> None:
+    target, model = tmp_path / "languages.phi", tmp_path / "languages.gaifman"
+    text = output("mine", "demo", "official_language(x, y)", "-o", str(target), "--max-features", "20")
+    paths, constants = text.split("Best formulas with constants, and their confidence")
+    assert "'" not in paths
+    assert "member_of(s1, 'arab_league') ∧ s2 = 'arabic'                22        –     0.81" in constants
+    formulas = read_phi(target, gaifman.demo()).features
+    assert (len(formulas), sum("'" in str(formula) for formula in formulas)) == (20, 10)
+    output("train", "demo", "official_language(x, y)", "--phi", str(target), "-o", str(model))
+    listed = Path(f"{model}.md").read_text().replace("\\", "")
+    assert "member_of(s1, 'arab_league') ∧ s2 = 'arabic'" in listed
+
+
 def test_a_type_has_no_paths_to_mine() -> None:
     done = run("mine", "demo", "city(x)")
     assert done.returncode == 1

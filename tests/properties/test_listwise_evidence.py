@@ -14,9 +14,10 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.listwise import relation
 from gaifman.listwise.added import AddedFormulas
+from gaifman.listwise.constants import MinedConstants
 from gaifman.listwise.evidence import collect_evidence
 from gaifman.listwise.members import WalkBound
-from gaifman.listwise.mining import LINKS, MinedFormulas
+from gaifman.listwise.mining import MinedFormulas
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
 from gaifman.listwise.predictor import ListwisePredictor
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
@@ -66,12 +67,22 @@ class Case:
         for _ in range(self.arity - 1):
             paths = {tuple(self.rng.choices(range(len(index.labels)), k=self.rng.randint(1, 3))) for _ in range(8)}
             rows = np.array(sorted([*path, *[-1] * (3 - len(path))] for path in paths), np.int32)
-            mined.append(MinedFormulas(index.labels, freeze(rows), np.ones(len(rows), np.int64), np.ones(len(rows))))
-        formulas = self.weights.normal(size=sum(len(one) + len(LINKS) for one in mined))
+            mined_paths = MinedFormulas(index.labels, freeze(rows), np.ones(len(rows), np.int64), np.ones(len(rows)))
+            mined.append(replace(mined_paths, constants=self.constants(index)))
+        formulas = self.weights.normal(size=sum(map(len, mined)))
         marks = self.weights.normal(size=index.mark_count)
         added = AddedFormulas(index, self.arity, position, self.features)
         statistics, of_added = self.weights.normal(size=3), self.weights.normal(size=len(added))
         return Ranker(self.relation, position, tuple(mined), formulas, marks, statistics, 0.1, 1, None, added, of_added)
+
+    def constants(self, index: StepIndex) -> MinedConstants:
+        """Random formulas with constants, sorted."""
+        labels, count = range(len(index.labels)), len(index.kb.objects)
+        drawn = {(self.rng.choice(labels), *self.rng.sample(range(count), 2)) for _ in range(60)}
+        rows = np.array(sorted(drawn), np.int64)
+        ones = np.ones(len(rows))
+        codes, candidates = rows[:, 0] * count + rows[:, 1], rows[:, 2].astype(np.int32)
+        return MinedConstants(freeze(codes), freeze(candidates), ones.astype(np.int64), ones, count)
 
     def random_features(self) -> list[Feature]:
         """Added formulas of all kinds: with ¬, ∀, counted variables, constants, comparisons, relation variables."""
@@ -153,8 +164,10 @@ def test_evidence_is_told_once_and_its_facts_are_visible(seed: int) -> None:
         assert not set(evidence.facts) & set(case.hidden.tolist())
     tuples = np.array([case.objects], np.int32)
     hidden = HiddenFacts(np.array([0, len(case.hidden)]), case.hidden)
-    formulas = [reason.feature for reason in explain_ranking(predictor, tuples, hidden, 50, DrawBudget(1)).reasons]
-    assert len(formulas) == len(set(formulas))
+    reasons = explain_ranking(predictor, tuples, hidden, 200, DrawBudget(1)).reasons
+    assert len({reason.feature for reason in reasons}) == len(reasons)
+    told = [reason for reason in reasons if " = 'o" in reason.feature and not case.features]
+    assert len({reason.formula for reason in told}) == len({reason.facts for reason in told}) == len(told)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -526,7 +526,8 @@ def mine(
       gaifman mine demo "borders(x, y)" -o borders.phi
       gaifman mine train.tsv "born_in(x, y)" -o born_in.phi --max-features 50 --neighbourhoods
 
-    For a relation these are the paths that its ranked lists start from. For other queries, and with --neighbourhoods,
+    For a relation these are the formulas that its ranked lists start from: paths, and facts with a constant that speak
+    for one candidate, at most half of them if there are enough paths. For other queries, and with --neighbourhoods,
     they are paths, constants and types that are frequent around answers and rare around other tuples. FILE is a feature
     set for `gaifman train --phi FILE`.
     """
@@ -549,7 +550,7 @@ def _mine_relation(
     from gaifman.config import check_int
     from gaifman.features.mining import MiningConfig as NeighbourhoodMining
     from gaifman.listwise.mining import MiningConfig
-    from gaifman.listwise.rules import mine_rules
+    from gaifman.listwise.rules import choose_rules, mine_rules
 
     check_int("max_path_length", settings["max_path_length"], 1, MAX_PATH_LENGTH)
     NeighbourhoodMining(**settings | {"max_path_length": 3})  # checks the other settings
@@ -560,7 +561,7 @@ def _mine_relation(
         seed=settings["seed"],
     )
     with kernel_progress():
-        rules = mine_rules(kb, relation, config)[: config.max_formulas]
+        rules = choose_rules(mine_rules(kb, relation, config), config.max_formulas)
     if output is not None:
         _write_phi(output, f"mined for {relation}: rules by confidence", rules)
     if as_json:
@@ -577,15 +578,18 @@ def _mine_relation(
         print_json({"written": output, "relation": relation, "answers": answers, "features": rows})
         return
     positions = range(1, kb.relations[relation].arity + 1)
-    shown = [
-        (rule.formula, rule.support, *(_figure(rule.confidence.get(position)) for position in positions))
-        for rule in rules[:MAX_LISTED]
-    ]
-    columns = ["formula", "answers", *(f"for s{position}" for position in positions)]
-    if shown:
-        print_table("Best formulas, and their confidence", columns, shown, right=range(1, len(columns)))
-        print_more(len(rules) - MAX_LISTED, "formulas", f"in {output}" if output else "-o FILE writes them")
-    else:
+    columns, hint = ["formula", "answers", *(f"for s{i}" for i in positions)], f"in {output}" if output else None
+    titles = {False: "Best formulas, and their confidence", True: "Best formulas with constants, and their confidence"}
+    for has_constant, title in titles.items():
+        own = [rule for rule in rules if rule.has_constant == has_constant]
+        shown = [
+            (rule.formula, rule.support, *(_figure(rule.confidence.get(position)) for position in positions))
+            for rule in own[:MAX_LISTED]
+        ]
+        if shown:
+            print_table(title, columns, shown, right=range(1, len(columns)))
+            print_more(len(own) - MAX_LISTED, "formulas", hint or "-o FILE writes them")
+    if not rules:
         click.echo(f"no formula leads from one object of {relation} to another")
     if output is not None:
         click.echo(f"wrote {output}: {len(rules):,} formulas", err=True)

@@ -7,7 +7,7 @@ formulas about this object alone. A formula that several rankers have is told on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -35,7 +35,7 @@ from gaifman.kb.tables import Ints
 from gaifman.listwise.evidence import Evidence, collect_evidence
 from gaifman.listwise.formulas import without_differences
 from gaifman.listwise.predictor import ListwisePredictor
-from gaifman.logic.ast import Constant, Variable, substitute
+from gaifman.logic.ast import Constant, Feature, Variable, substitute
 from gaifman.logic.verbalize import describe_feature
 from gaifman.models.calibration import log_odds
 from gaifman.predict import DrawBudget
@@ -66,7 +66,9 @@ def explain_ranking(
     """Explain the probability of one tuple (1, arity)."""
     explained = _estimate(predictor, tuples, hidden, budget)
     with budget.deadline.activate():
-        formulas = _merge(collect_evidence(predictor.scorer, predictor.odds, tuples[0].tolist(), hidden.of(0)))
+        formulas = _merge(
+            collect_evidence(predictor.scorer, predictor.odds, tuples[0].tolist(), hidden.of(0)), explained
+        )
     budget.deadline.check()
     order = sorted(formulas, key=lambda one: -abs(one.effect))
     supporting = [one for one in order if one.effect > 0]
@@ -110,10 +112,11 @@ def _estimate(predictor: ListwisePredictor, tuples: Ints, hidden: HiddenFacts, b
     )
 
 
-def _merge(found: Iterator[Evidence]) -> list[_Merged]:
+def _merge(found: Iterator[Evidence], explained: ExplainedTuple) -> list[_Merged]:
     """The evidence by formula; what has no effect is left out.
 
-    That two objects are linked, by the facts of a formula that is there too, is part of that formula.
+    That two objects are linked, by the facts of a formula that is there too, is part of that formula. A formula with a
+    constant is part of another one if both say the same of the tuple, or if the same facts make it true.
     """
     merged: dict[tuple[object, ...], _Merged] = {}
     for evidence in found:
@@ -123,7 +126,23 @@ def _merge(found: Iterator[Evidence]) -> list[_Merged]:
         same = steps.get(frozenset(link.facts))
         if key[0] in ("linked", "ordered") and same is not None:
             same.effect += merged.pop(key).effect
+    told = dict[object, _Merged]()
+    for key, one in sorted(merged.items(), key=lambda item: _telling_order(*item)):
+        text = None if isinstance(one.first.formula, str) else str(_ground(one.first.formula, explained))
+        has_constant = key[0] == "constant"
+        facts = frozenset(one.facts) if has_constant or one.first.is_step else None
+        earlier = (told.get(text) or told.get(facts)) if has_constant else None
+        if earlier is not None:
+            earlier.add(replace(one.first, effect=one.effect, facts=tuple(one.facts)))
+            del merged[key]
+            continue
+        told |= {sign: one for sign in (text, facts) if sign and sign not in told}
     return [one for one in merged.values() if one.effect]
+
+
+def _telling_order(key: tuple[object, ...], one: _Merged) -> tuple[bool, bool, float]:
+    """Formulas with constants come last, and among the others paths of one step first."""
+    return key[0] == "constant", not one.first.is_step, -abs(one.effect)
 
 
 def _without_known_answers(explained: ExplainedTuple, order: Sequence[_Merged]) -> Counterfactual | None:
@@ -149,10 +168,15 @@ def _reason(explained: ExplainedTuple, merged: _Merged) -> Reason:
         return Reason(
             text, evidence.formula.format(*_variables(explained)), merged.effect, 1, evidence.value, facts, text
         )
-    names = {Variable(f"s{i}"): Constant(name) for i, name in enumerate(explained.names, start=1)}
-    grounded = without_differences(substitute(evidence.formula, names))
+    grounded = _ground(evidence.formula, explained)
     words = describe_feature(grounded)
     return Reason(str(grounded), str(evidence.formula), merged.effect, 1, evidence.value, facts, words)
+
+
+def _ground(formula: Feature, explained: ExplainedTuple) -> Feature:
+    """The formula with the names of the objects, without what is trivially true."""
+    names = {Variable(f"s{i}"): Constant(name) for i, name in enumerate(explained.names, start=1)}
+    return without_differences(substitute(formula, names))
 
 
 def _variables(explained: ExplainedTuple) -> list[str]:

@@ -274,7 +274,12 @@ def _with_constant(
     fact, names = index.labels[label], (index.kb.object_name(constant), index.kb.object_name(candidate))
     feature = constant_feature(fact, index.kb.relations[fact.relation].arity, *names, start + 1, position + 1)
     return Evidence(
-        ("constant", code, candidate, start, position), feature, 1.0, effect, tuple(shown[:MAX_FACTS]), joins=True
+        ("constant", code, candidate, start, position),
+        feature,
+        1.0,
+        effect,
+        tuple(sorted(shown)[:MAX_FACTS]),
+        joins=True,
     )
 
 

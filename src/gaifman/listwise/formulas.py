@@ -70,11 +70,18 @@ def as_path(formula: Formula) -> tuple[int, int, tuple[Label, ...]] | None:
 
 
 def without_differences(feature: Feature) -> Feature:
-    """The feature without `a ≠ b`: its atoms, for people to read."""
+    """The feature without `a ≠ b`, and without `'a' = 'a'`: its atoms, for people to read."""
     if not isinstance(feature.body, And):
         return feature
-    kept = [part for part in feature.body.parts if not (isinstance(part, Not) and isinstance(part.body, Equal))]
+    kept = [part for part in feature.body.parts if not _is_plain(part)] or [*feature.body.parts]
     return Feature(kept[0] if len(kept) == 1 else And(tuple(kept)))
+
+
+def _is_plain(part: Formula) -> bool:
+    """Whether a part says that objects differ, or that an object is itself."""
+    if isinstance(part, Equal):
+        return part.left == part.right
+    return isinstance(part, Not) and isinstance(part.body, Equal)
 
 
 def path_feature(path: Sequence[Label], arities: Mapping[str, int], start: int = 1, end: int = 2) -> Feature:

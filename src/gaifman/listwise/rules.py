@@ -15,7 +15,7 @@ not return to their start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gaifman.errors import KnowledgeBaseError
@@ -24,7 +24,7 @@ from gaifman.listwise.constants import MinedConstants
 from gaifman.listwise.formulas import constant_feature, forward_path, path_feature, without_differences
 from gaifman.listwise.mining import MiningConfig, mine_formulas
 from gaifman.listwise.steps import Label, StepIndex, build_steps
-from gaifman.logic.ast import Feature
+from gaifman.logic.ast import Constant, Feature, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,11 @@ class Rule:
     def best(self) -> float:
         """The highest confidence."""
         return max(self.confidence.values())
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether it names objects; otherwise it is a path."""
+        return any(isinstance(part, Constant) for part in walk(self.feature))
 
     @property
     def formula(self) -> str:
@@ -86,6 +91,19 @@ def mine_rules(kb: KnowledgeBase, relation: str, config: MiningConfig | None = N
         for (low, high, path), sides in found.items()
     ]
     return sorted(rules, key=lambda rule: (-rule.best, -rule.support, rule.formula))
+
+
+def choose_rules(rules: Sequence[Rule], count: int) -> list[Rule]:
+    """The first rules, at most half of them with constants if there are enough paths: of constants there are many."""
+    paths = sum(not rule.has_constant for rule in rules)
+    left = {True: max(count // 2, count - paths), False: count}
+    left[False] = count - min(left[True], len(rules) - paths)
+    chosen = list[Rule]()
+    for rule in rules:
+        left[rule.has_constant] -= 1
+        if left[rule.has_constant] >= 0:
+            chosen.append(rule)
+    return chosen
 
 
 def _constant_rules(index: StepIndex, mined: MinedConstants, fixed: int, position: int, answers: int) -> Iterator[Rule]:

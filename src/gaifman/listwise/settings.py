@@ -106,6 +106,17 @@ def listwise_config(config: TrainingConfig, index: StepIndex | None = None) -> L
     return replace(default, mining=mining_config, bound=walk_bound(config), hide=config.hide, seed=config.seed, **own)
 
 
+def settings_for(config: TrainingConfig, kbs: int) -> TrainingConfig:
+    """The settings for a number of knowledge bases: in several, no formula names an object.
+
+    >>> settings_for(TrainingConfig(base="listwise"), 2).options
+    {'max_constants': 0}
+    """
+    if kbs == 1 or config.base != LISTWISE:
+        return config
+    return replace(config, options={**config.options, "max_constants": 0})
+
+
 def walk_bound(config: TrainingConfig) -> WalkBound | None:
     """The members that walks pass through; None without a size."""
     if not isinstance(config.size, int):
