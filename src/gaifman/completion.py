@@ -42,7 +42,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collecti
 from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.added import check_formulas
 from gaifman.listwise.odds import fit_odds
-from gaifman.listwise.relation import RelationRankers, rankers_arrays, rankers_from_arrays
+from gaifman.listwise.scoring import RelationRankers, rankers_arrays, rankers_from_arrays
 from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.settings import check_validation, resolve_config
 from gaifman.listwise.steps import build_steps

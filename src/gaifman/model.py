@@ -42,9 +42,15 @@ from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collecti
 from gaifman.kb.tables import Ints
 from gaifman.listwise.added import check_formulas
 from gaifman.listwise.odds import fit_odds
-from gaifman.listwise.predictor import ListwiseFirstPass, ListwisePredictor
-from gaifman.listwise.relation import RelationRankers, RelationScorer, rankers_arrays, rankers_from_arrays
-from gaifman.listwise.scoring import Workspaces
+from gaifman.listwise.scoring import (
+    ListwiseFirstPass,
+    ListwisePredictor,
+    RelationRankers,
+    RelationScorer,
+    Workspaces,
+    rankers_arrays,
+    rankers_from_arrays,
+)
 from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.settings import check_validation, listwise_config, resolve_config
 from gaifman.listwise.steps import StepIndex, build_steps

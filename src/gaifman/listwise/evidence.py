@@ -19,8 +19,7 @@ from gaifman.listwise.formulas import as_path, constant_feature, forward_path, p
 from gaifman.listwise.groundings import Countable, exclude_facts
 from gaifman.listwise.mining import LINKS, MinedFormulas
 from gaifman.listwise.odds import Odds
-from gaifman.listwise.relation import RelationScorer
-from gaifman.listwise.scoring import Scorer
+from gaifman.listwise.scoring import RelationScorer, Scorer
 from gaifman.listwise.steps import Label, StepIndex
 from gaifman.logic.ast import (
     And,

@@ -13,7 +13,7 @@ from gaifman.io.model_file import strip_prefix
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.listwise.odds import Proposals
 from gaifman.listwise.ranker import ListwiseConfig, Ranker, fit_with_trial
-from gaifman.listwise.relation import RelationScorer
+from gaifman.listwise.scoring import RelationScorer
 from gaifman.listwise.serialization import Vocabulary, ranker_arrays, ranker_from_arrays
 from gaifman.listwise.settings import listwise_config
 from gaifman.listwise.steps import StepIndex, build_steps

@@ -15,7 +15,7 @@ import numpy as np
 from gaifman.errors import KnowledgeBaseError, plural, similar_names
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, freeze
-from gaifman.listwise.relation import RelationScorer
+from gaifman.listwise.scoring import RelationScorer
 from gaifman.ranking.ranks import CandidateFilter, compute_ranks
 from gaifman.sampling.rng import fold_in_rows, make_key
 

@@ -11,7 +11,7 @@ from gaifman.io.model_file import Arrays
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.odds import Odds, Proposals, fit_odds
-from gaifman.listwise.relation import RelationRankers
+from gaifman.listwise.scoring import RelationRankers
 from gaifman.listwise.serialization import Vocabulary, ranker_arrays
 from gaifman.listwise.settings import listwise_config
 from gaifman.listwise.steps import build_steps

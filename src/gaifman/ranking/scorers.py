@@ -14,7 +14,7 @@ import numpy as np
 
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.tables import Floats, Ints
-from gaifman.listwise.predictor import ListwisePredictor
+from gaifman.listwise.scoring import ListwisePredictor
 from gaifman.models.calibration import logistic
 from gaifman.predict import FallbackPredictor, NetworkPredictor, Predictor, prefix_means
 from gaifman.ranking.fast_scoring import SplitScorerCache
