@@ -15,8 +15,7 @@ from gaifman.kb.tables import freeze
 from gaifman.listwise import scoring
 from gaifman.listwise.added import AddedFormulas
 from gaifman.listwise.evidence import collect_evidence
-from gaifman.listwise.members import WalkBound
-from gaifman.listwise.mining import LINKS, MinedFormulas
+from gaifman.listwise.mining import LINKS, MinedFormulas, WalkBound
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
 from gaifman.listwise.scoring import OTHERS_WEIGHT, ListwisePredictor, RelationScorer

@@ -31,10 +31,16 @@ from gaifman.kernels.listwise import (
 from gaifman.kernels.walks import FEW
 from gaifman.listwise.added import AddedFormulas, Question
 from gaifman.listwise.constants import MinedConstants
-from gaifman.listwise.members import WalkBound
-from gaifman.listwise.mining import LINKS, MinedFormulas, MiningConfig, Reacher, mine_formulas
+from gaifman.listwise.mining import (
+    LINKS,
+    MinedFormulas,
+    MiningConfig,
+    Reacher,
+    WalkBound,
+    formula_values,
+    mine_formulas,
+)
 from gaifman.listwise.steps import StepIndex
-from gaifman.listwise.values import formula_values
 from gaifman.logic.ast import Feature
 from gaifman.sampling.examples import hide_links
 from gaifman.sampling.hiding import HiddenFacts

@@ -23,7 +23,7 @@ from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
 from gaifman.kernels.listwise import own_scores
 from gaifman.kernels.listwise_scores import SumScratch, add_entries, score_targets
 from gaifman.listwise.added import NO_ENTRIES, Entries, Question
-from gaifman.listwise.mining import NOTHING, Reacher
+from gaifman.listwise.mining import NOTHING, Reacher, Reals
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
 from gaifman.listwise.ranker import (
     ListwiseConfig,
@@ -34,7 +34,6 @@ from gaifman.listwise.ranker import (
 )
 from gaifman.listwise.serialization import Vocabulary, ranker_from_arrays
 from gaifman.listwise.steps import StepIndex, build_steps
-from gaifman.listwise.values import Reals
 from gaifman.models.portable_math import exp
 from gaifman.predict import DrawBudget, Estimates, Predictor
 from gaifman.sampling.hiding import HiddenFacts

@@ -14,8 +14,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from gaifman.errors import FormulaError, KnowledgeBaseError, similar_names
-from gaifman.listwise.members import WalkBound
-from gaifman.listwise.mining import SPARSE_MINING, MiningConfig, choose_mining
+from gaifman.listwise.mining import SPARSE_MINING, MiningConfig, WalkBound, choose_mining
 from gaifman.listwise.ranker import ListwiseConfig
 from gaifman.listwise.steps import StepIndex
 from gaifman.logic.ast import Query
