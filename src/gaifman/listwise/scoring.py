@@ -20,8 +20,7 @@ from gaifman.errors import InputError, shorten
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
-from gaifman.kernels.listwise import own_scores
-from gaifman.kernels.listwise_scores import SumScratch, add_entries, score_targets
+from gaifman.kernels.listwise import SumScratch, add_entries, own_scores, score_targets
 from gaifman.listwise.added import NO_ENTRIES, Entries, Question
 from gaifman.listwise.mining import NOTHING, Reacher, Reals
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
