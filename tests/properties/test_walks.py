@@ -11,8 +11,8 @@ import pytest
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.kernels.walks import DEPTH, END, PAUSED, UNREACHED, Members, PathScratch, WalkScratch, find_paths, reach
-from gaifman.listwise.formulas import path_feature
 from gaifman.listwise.mining import Reacher
+from gaifman.listwise.rules import path_feature
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.semantics import feature_value
 

@@ -33,7 +33,7 @@ from gaifman.explain.svg import Diagram
 from gaifman.kb.gaifman_graph import induced_facts
 from gaifman.kb.tables import Ints
 from gaifman.listwise.evidence import Evidence, collect_evidence
-from gaifman.listwise.formulas import without_differences
+from gaifman.listwise.rules import without_differences
 from gaifman.listwise.scoring import ListwisePredictor
 from gaifman.logic.ast import Constant, Variable, substitute
 from gaifman.logic.verbalize import describe_feature
