@@ -41,11 +41,20 @@ from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.added import check_formulas
+from gaifman.listwise.hide_choice import CHOICES, HideChoice, ValidationFacts
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.scoring import RelationRankers, rankers_arrays, rankers_from_arrays
 from gaifman.listwise.serialization import Vocabulary
-from gaifman.listwise.settings import check_validation, resolve_config
 from gaifman.listwise.steps import build_steps
+from gaifman.listwise.training import (
+    TrainedRelation,
+    check_validation,
+    fit_all_odds,
+    listwise_report,
+    rank_validation_facts,
+    resolve_config,
+    train_relation,
+)
 from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query, used_symbols
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
 from gaifman.model_card import training_metadata
@@ -54,14 +63,6 @@ from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc_
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
 from gaifman.ranking.candidates import QueryPattern, atom_pattern
-from gaifman.ranking.hide_choice import CHOICES, HideChoice, ValidationFacts, choice_metadata
-from gaifman.ranking.listwise_training import (
-    TrainedRelation,
-    fit_all_odds,
-    listwise_report,
-    rank_validation_facts,
-    train_relation,
-)
 from gaifman.ranking.ranks import HeldOutRanks, rank_held_out
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
@@ -649,7 +650,7 @@ class RelationTrainer:
             "kind": "completion",
             "relations": [parts[name][1] for name in names],
             **training_metadata(self.config, None, self._given, self.constraints, self.formulas),
-            **choice_metadata(self.choice),
+            **({"hide_choice": self.choice.as_dict()} if self.choice else {}),
             "features": sum(scorer.formula_count for scorer in scorers.values()),
             "metrics": {"answers": answers, **report.metrics(answers), **ranks.metrics()},
             "calibration": report.reliability_table(),

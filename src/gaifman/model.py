@@ -41,6 +41,7 @@ from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Ints
 from gaifman.listwise.added import check_formulas
+from gaifman.listwise.hide_choice import HideChoice, ValidationFacts
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.scoring import (
     ListwiseFirstPass,
@@ -52,8 +53,15 @@ from gaifman.listwise.scoring import (
     rankers_from_arrays,
 )
 from gaifman.listwise.serialization import Vocabulary
-from gaifman.listwise.settings import check_validation, listwise_config, resolve_config
 from gaifman.listwise.steps import StepIndex, build_steps
+from gaifman.listwise.training import (
+    check_validation,
+    listwise_config,
+    listwise_report,
+    rank_validation_facts,
+    resolve_config,
+    train_relation,
+)
 from gaifman.logic.ast import Bindings, Feature, Query, used_symbols
 from gaifman.logic.parser import parse_query
 from gaifman.model_card import summary_html, training_metadata
@@ -78,8 +86,6 @@ from gaifman.ranking.candidates import (
     Restriction,
     model_pattern,
 )
-from gaifman.ranking.hide_choice import HideChoice, ValidationFacts, choice_metadata
-from gaifman.ranking.listwise_training import listwise_report, rank_validation_facts, train_relation
 from gaifman.ranking.ranked_answers import FirstPass, NetworkFirstPass, RankedAnswers, rank_candidates
 from gaifman.ranking.ranks import RANK_FIGURES, rank_held_out
 from gaifman.sampling.constraints import ConstraintChecker, Constraints, parse_constraints
@@ -609,7 +615,7 @@ class GaifmanModel(Model):
             "kind": "model",
             "query": str(query),
             **training_metadata(self.config, None, given, constraints, formulas),
-            **choice_metadata(choice),
+            **({"hide_choice": choice.as_dict()} if choice else {}),
             "features": rankers.formula_count,
             "metrics": {"answers": len(examples.training_rows), **claimed},
             "calibration": self.held_out_report.reliability_table(),

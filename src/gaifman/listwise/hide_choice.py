@@ -148,11 +148,6 @@ class HideChoice:
         }
 
 
-def choice_metadata(choice: HideChoice | None) -> dict[str, Any]:
-    """The choice for the metadata of a model; nothing if there was none."""
-    return {} if choice is None else {"hide_choice": choice.as_dict()}
-
-
 def describe_choice(choice: Mapping[str, Any]) -> str:
     """What `HideChoice.as_dict` returned, in words.
 
