@@ -37,7 +37,7 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet, Phi, added_features, phi_name
 from gaifman.io.model_file import Arrays, strip_prefix, translate_state_errors, write_model
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Ints
 from gaifman.listwise.added import check_formulas
@@ -190,14 +190,14 @@ class Model(ABC):
         checker, arity = compiled.constraint_checker(query), len(query.variables)
         match scorer:
             case None:
-                return FallbackPredictor(query, compiled.graph(), self.config, constraints=checker)
+                return FallbackPredictor(query, compiled.kb, self.config, constraints=checker)
             case RelationRankers():
                 bound = compiled.relation_scorer(scorer)
-                return ListwisePredictor(query, compiled.graph(), self.config, bound, scorer.odds, constraints=checker)
+                return ListwisePredictor(query, compiled.kb, self.config, bound, scorer.odds, constraints=checker)
             case _:
                 evaluator = compiled.evaluator(arity)
                 return NetworkPredictor(
-                    query, evaluator.graph, self.config, evaluator, scorer, self.calibration, constraints=checker
+                    query, compiled.kb, self.config, evaluator, scorer, self.calibration, constraints=checker
                 )
 
     @property
@@ -373,7 +373,6 @@ class _CompiledFeatures:
         constraints: Constraints,
     ) -> None:
         self.kb, self._features, self._config, self._constraints = kb, features, config, constraints
-        self._graph: GaifmanGraph | None = None
         self._evaluators: dict[int, FeatureEvaluator] = {}
         self._relation_scorers: dict[str, RelationScorer] = {}
         self._index: StepIndex | None = None
@@ -381,19 +380,12 @@ class _CompiledFeatures:
         self._checkers: dict[Query, ConstraintChecker] = {}
         self._lock = ProcessLock()
 
-    def graph(self) -> GaifmanGraph:
-        """The Gaifman graph."""
-        with self._lock:
-            if self._graph is None:
-                self._graph = build_graph(self.kb)
-            return self._graph
-
     def evaluator(self, arity: int) -> FeatureEvaluator:
         """The evaluator for tuples of this length."""
         with self._lock:
             if arity not in self._evaluators:
                 plan = compile_features(FeatureSet(tuple(self._features.get(arity, ()))), self.kb, arity)
-                self._evaluators[arity] = FeatureEvaluator(self.graph(), plan)
+                self._evaluators[arity] = FeatureEvaluator(graph_of(self.kb), plan)
             return self._evaluators[arity]
 
     def relation_scorer(self, rankers: RelationRankers) -> RelationScorer:
@@ -594,15 +586,15 @@ class GaifmanModel(Model):
         """Train ranked lists for the relation of the query."""
         kbs = unify_schemas(given)
         query = parse_query(self._source, kbs[0]) if isinstance(self._source, str) else self._source
-        graph, schema = build_graph(join_collection(kbs)), kbs[0].schema
+        kb, schema = join_collection(kbs), kbs[0].schema
         formulas = added_features(
             self._phi, [len(query.variables)], schema.relations, sorted(schema.attributes), kbs[0]
         )
         check_formulas(formulas, constants=len(kbs) == 1)
-        choice = None if valid is None else self._choose_hiding(graph, query, valid, len(kbs), constraints)
+        choice = None if valid is None else self._choose_hiding(kb, query, valid, len(kbs), constraints)
         if choice is not None or "hide_choice" in self.meta:
             self.config = replace(self.config, hide="facts" if choice is None else choice.chosen)
-        examples = TrainingExamples(graph, query, self.config, constraints)
+        examples = TrainingExamples(kb, query, self.config, constraints)
         trained = train_relation(examples, self.config, callback, formulas=formulas)
         rankers = replace(trained.rankers, odds=fit_odds(trained.proposals))
         self.query, self._scorer = query, rankers
@@ -624,15 +616,15 @@ class GaifmanModel(Model):
         return self
 
     def _choose_hiding(
-        self, graph: GaifmanGraph, query: Query, valid: KnowledgeBase, kbs: int, constraints: Constraints | None
+        self, kb: KnowledgeBase, query: Query, valid: KnowledgeBase, kbs: int, constraints: Constraints | None
     ) -> HideChoice:
         """Choose what to hide by the ranks of validation facts."""
         if kbs > 1:
             raise KnowledgeBaseError("validation facts are for one knowledge base, and several are given")
         name = query.atomic_relation or ""
-        facts = ValidationFacts.of(graph.kb, valid, [name])
+        facts = ValidationFacts.of(kb, valid, [name])
         tuples = facts.sample(self.config.seed).tuples[name]
-        found = rank_validation_facts(graph, query, self.config, constraints, tuples, facts.tuples[name])
+        found = rank_validation_facts(kb, query, self.config, constraints, tuples, facts.tuples[name])
         return HideChoice.of({choice: [ranks] for choice, ranks in found.items()}, facts.left_out)
 
     # Predictions

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from gaifman.explain.ranking import explain_ranking
-from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.listwise import scoring
@@ -125,7 +124,7 @@ def predictor_of(case: Case) -> ListwisePredictor:
     scorer = RelationScorer(case.index, case.rankers, case.config)
     odds = Odds(0.3, np.abs(case.weights.normal(size=2 * case.arity)) * 0.1, 0.1)
     query = relation_query(case.relation, case.arity)
-    return ListwisePredictor(query, build_graph(case.kb), TrainingConfig(), scorer, odds)
+    return ListwisePredictor(query, case.kb, TrainingConfig(), scorer, odds)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -79,7 +79,7 @@ class NetworkScorer:
             return split.scores(tuples, position)
 
     def _draw(self, tuples: Ints, position: int) -> Floats:
-        ids, objects = self.predictor.tuple_ids(tuples), len(self.predictor.graph)
+        ids, objects = self.predictor.tuple_ids(tuples), len(self.predictor.kb.objects)
         if not 0 <= position < self.predictor.arity:
             raise KnowledgeBaseError(f"positions are numbered from 0 to {self.predictor.arity - 1}, not {position}")
         found = np.empty((len(self.counts), len(ids) * objects))
@@ -158,7 +158,7 @@ class FallbackScorer:
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """The fallback probability of every candidate, for each number of draws."""
-        found, objects = [], np.arange(len(self._predictor.graph), dtype=np.int32)
+        found, objects = [], np.arange(len(self._predictor.kb.objects), dtype=np.int32)
         for row in tuples:
             candidates = np.repeat(row[None].astype(np.int32), len(objects), axis=0)
             candidates[:, position] = objects

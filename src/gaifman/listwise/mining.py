@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import Deadline, check_int
+from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges, freeze
 from gaifman.kernels.walks import (
     DEPTH,
@@ -120,7 +121,7 @@ class MemberDrawer:
             return []
         sampling = self.bound.sampling(steps, max(self.index.kb.fact_tables, default=2))
         unseen = HiddenFacts(np.array([0, len(hidden)]), np.sort(hidden))
-        drawn = draw_neighbourhoods(self.index.graph, [list(fixed)], sampling, unseen, threads=1)
+        drawn = draw_neighbourhoods(graph_of(self.index.kb), [list(fixed)], sampling, unseen, threads=1)
         found = [np.sort(drawn.members_of(0, draw)) for draw in range(sampling.draws)]
         return found[:1] if all(np.array_equal(one, found[0]) for one in found) else found
 

@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Floats, Ints, Longs, freeze
 from gaifman.kernels.listwise import Marks
@@ -122,11 +121,6 @@ class StepIndex:
             return np.diff(bounds).astype(np.float64)
         sums = np.append(0.0, np.cumsum(self.table.chances, dtype=np.float64))
         return np.diff(sums[bounds])
-
-    @property
-    def graph(self) -> GaifmanGraph:
-        """The Gaifman graph; the knowledge base owns it, so it is built once."""
-        return self.kb.resources.get(GaifmanGraph, lambda: build_graph(self.kb))
 
     @cached_property
     def long_facts(self) -> tuple[Longs, Ints]:

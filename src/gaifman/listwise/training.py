@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gaifman.errors import FormulaError, KnowledgeBaseError, similar_names
 from gaifman.io.model_file import Arrays, strip_prefix
-from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.listwise.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
 from gaifman.listwise.mining import SPARSE_MINING, MiningConfig, WalkBound, choose_mining
@@ -171,7 +171,7 @@ class ListwiseTrainer:
         relation = examples.query.atomic_relation
         assert relation is not None, "ranked lists are for relations"
         self.examples, self.config, self.relation = examples, config, relation
-        self.index: StepIndex = build_steps(examples.graph.kb)
+        self.index: StepIndex = build_steps(examples.kb)
         self.vocabulary = Vocabulary.of(self.index, formulas)
         self.settings: ListwiseConfig = listwise_config(config, self.index)
 
@@ -408,7 +408,7 @@ def train_relation(
 
 
 def rank_validation_facts(
-    graph: GaifmanGraph,
+    kb: KnowledgeBase,
     query: Query,
     config: TrainingConfig,
     constraints: Constraints | None,
@@ -420,11 +420,11 @@ def rank_validation_facts(
     The known facts (k, arity), which include these, are no rivals, and neither are those of the knowledge base.
     """
     found = {}
-    questions = min(MAX_QUESTIONS, listwise_config(config, build_steps(graph.kb)).questions)
+    questions = min(MAX_QUESTIONS, listwise_config(config, build_steps(kb)).questions)
     for choice in CHOICES:
         own = replace(config, hide=choice, options={**config.options, "questions": questions})
-        trainer = ListwiseTrainer(TrainingExamples(graph, query, own, constraints), own)
-        true = np.unique(np.concatenate([graph.kb.tuples(trainer.relation), known]), axis=0)
+        trainer = ListwiseTrainer(TrainingExamples(kb, query, own, constraints), own)
+        true = np.unique(np.concatenate([kb.tuples(trainer.relation), known]), axis=0)
         found[choice] = reciprocal_ranks(trainer.scorer(trainer.train().rankers), tuples, true)
     return found
 
