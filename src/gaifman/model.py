@@ -497,10 +497,9 @@ class GaifmanModel(Model):
         query: str | Query,
         config: TrainingConfig,
         phi: Phi | None = None,
-        base: str | BaseModel | None = None,
     ) -> GaifmanModel:
-        """An untrained model with these settings; `phi` and `base` replace names in the settings."""
-        settings = config.as_dict() | ({} if phi is None else {"phi": phi}) | ({} if base is None else {"base": base})
+        """An untrained model with these settings; `phi` replaces the name in the settings."""
+        settings = config.as_dict() | ({} if phi is None else {"phi": phi})
         return cls(query, **settings)
 
     @classmethod

@@ -182,10 +182,9 @@ class PopularityScorer:
     [[[0.0, 0.0, 1.0, 2.0]]]
     """
 
-    def __init__(self, known: Ints, objects: int, counts: int = 1) -> None:
-        """`known` (k, arity) are the tuples to count; there is one score for each of `counts` numbers of draws."""
+    def __init__(self, known: Ints, objects: int) -> None:
+        """`known` (k, arity) are the tuples to count."""
         self._frequency = [np.bincount(column, minlength=objects).astype(np.float64) for column in known.T]
-        self._counts = counts
 
     @property
     def block_size(self) -> int:
@@ -194,12 +193,12 @@ class PopularityScorer:
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """The frequency of every object at the position."""
-        return np.tile(self._frequency[position], (self._counts, len(tuples), 1))
+        return np.tile(self._frequency[position], (1, len(tuples), 1))
 
     def tuple_scores(self, tuples: Ints) -> Floats:
         """The logarithm of the product of the frequencies of a tuple's objects, each plus one."""
         found = sum(np.log1p(own[tuples[:, position]]) for position, own in enumerate(self._frequency))
-        return np.tile(found, (self._counts, 1))
+        return np.tile(found, (1, 1))
 
     def probabilities(self, scores: Floats) -> Floats:
         """Frequencies have no probabilities: NaN."""

@@ -369,11 +369,6 @@ class TrainedRelation:
         )
 
 
-def is_listwise(arrays: Arrays) -> bool:
-    """Whether the arrays of a relation's model are those of ranked lists."""
-    return any(name.startswith("listwise/") for name in arrays)
-
-
 def train_relation(
     examples: TrainingExamples,
     config: TrainingConfig,
