@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import FactTable, Floats, Ints, Longs, freeze
+from gaifman.kb.tables import FactTable, Floats, Ints, Longs, concatenate_ranges, freeze
 from gaifman.kernels.listwise import Marks
 from gaifman.kernels.walks import StepTable
 from gaifman.threads import cached_property
@@ -88,6 +88,19 @@ class StepIndex:
         table = self.kb.fact_tables[arity]
         relation = self.kb.content.relations[int(table.relation[number - offset])]
         return relation, tuple(table.objects[number - offset].tolist())
+
+    def facts_among(self, objects: Ints, hidden: Longs) -> Longs:
+        """The facts whose objects are all among some objects, ascending, without the hidden ones."""
+        bounds = self.table.group_starts[self.table.starts]
+        steps = concatenate_ranges(bounds[objects], bounds[objects + 1])
+        near, found = np.unique(self.table.facts[steps]), [np.zeros(0, np.int64)]
+        for arity, table in self.kb.fact_tables.items():
+            rows = near - self.kb.fact_offsets[arity]
+            rows = rows[(rows >= 0) & (rows < len(table))] if arity > 1 else np.arange(len(table))
+            inside = np.isin(table.objects[rows], objects).all(axis=1)
+            found.append(rows[inside] + self.kb.fact_offsets[arity])
+        facts: Longs = np.setdiff1d(np.concatenate(found), hidden)
+        return facts
 
     def type_mark(self, relation: str) -> int:
         """The mark of a type; −1 if the relation is none."""

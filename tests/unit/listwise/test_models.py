@@ -38,7 +38,7 @@ def completion() -> gaifman.Completion:
     return gaifman.complete(geography(), ["capital", "city", "city_in"], seed=1)
 
 
-def test_ranked_answers_build_no_graph_and_distances_build_one(
+def test_answers_and_reasons_build_no_graph_and_distances_build_one(
     completion: gaifman.Completion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built, build = list[str](), gaifman_graph.build_graph
@@ -50,6 +50,7 @@ def test_ranked_answers_build_no_graph_and_distances_build_one(
     monkeypatch.setattr(gaifman_graph, "build_graph", count)
     model = completion.with_kb(geography())
     assert len(model.answers("capital('land8', y)"))
+    assert model.explain("capital", "land9", "city9.0").reasons
     assert built == []
     for _ in range(2):
         assert len(model.answers("capital(x, y)", candidates="near"))
