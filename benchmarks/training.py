@@ -150,7 +150,7 @@ def batches(kb: KnowledgeBase, name: str, count: int) -> list[Batch]:
 
     graph, config = build_graph(kb), TrainingConfig.from_settings(SETTINGS)
     plan = compile_features(named_feature_set("paper", 2, kb.schema.relations), kb, 2)
-    examples = TrainingExamples(graph, relation_query(name, 2), ExampleConfig(holdout=0.0))
+    examples = TrainingExamples(graph.kb, relation_query(name, 2), ExampleConfig(holdout=0.0))
     source = TrainingSource(FeatureEvaluator(graph, plan), examples, feature_kinds(plan.features))
     trainer = Trainer([source], config, config.make_base_model())
     inputs, found = trainer.fit_scaler(), list[Batch]()
@@ -231,9 +231,7 @@ def calibration(completion: Completion, kb: KnowledgeBase, facts: list[tuple[str
     for relation, tuples in sorted(by_relation.items()):
         numbers = np.array([[kb.object_id(name) for name in row] for row in tuples], np.int32)
         whole = kb.with_facts([(relation, *row) for row in tuples])
-        examples = TrainingExamples(
-            build_graph(whole), relation_query(relation, numbers.shape[1]), ExampleConfig(holdout=0.0)
-        )
+        examples = TrainingExamples(whole, relation_query(relation, numbers.shape[1]), ExampleConfig(holdout=0.0))
         rows = [int(np.flatnonzero((examples.answers == row).all(axis=1))[0]) for row in numbers]
         corrupted = examples.sample_negatives(np.array(rows), 1)
         asked, wanted = np.concatenate([numbers, corrupted]), np.repeat([1.0, 0.0], [len(numbers), len(corrupted)])

@@ -37,15 +37,25 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, Phi, added_features, phi_name, resolve_feature_set
 from gaifman.io.model_file import Arrays, read_model_state, strip_prefix, translate_state_errors
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.added import check_formulas
+from gaifman.listwise.hide_choice import CHOICES, HideChoice, ValidationFacts
 from gaifman.listwise.odds import fit_odds
-from gaifman.listwise.relation import RelationRankers, rankers_arrays, rankers_from_arrays
+from gaifman.listwise.scoring import RelationRankers, rankers_arrays, rankers_from_arrays
 from gaifman.listwise.serialization import Vocabulary
-from gaifman.listwise.settings import check_validation, resolve_config, settings_for
 from gaifman.listwise.steps import build_steps
+from gaifman.listwise.training import (
+    TrainedRelation,
+    check_validation,
+    fit_all_odds,
+    listwise_report,
+    rank_validation_facts,
+    resolve_config,
+    settings_for,
+    train_relation,
+)
 from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query, used_symbols
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
 from gaifman.model_card import training_metadata
@@ -54,18 +64,10 @@ from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc_
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
 from gaifman.ranking.candidates import QueryPattern, atom_pattern
-from gaifman.ranking.hide_choice import CHOICES, HideChoice, ValidationFacts, choice_metadata
-from gaifman.ranking.listwise_training import (
-    TrainedRelation,
-    fit_all_odds,
-    listwise_report,
-    rank_validation_facts,
-    train_relation,
-)
 from gaifman.ranking.ranks import HeldOutRanks, rank_held_out
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
-from gaifman.threads import ProcessLock, map_threaded
+from gaifman.threads import ProcessLock, cached_property, map_threaded
 from gaifman.training import LISTWISE, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
 
 RelationModel = tuple[Arrays, dict[str, Any]]
@@ -490,24 +492,13 @@ class RelationTrainer:
         """What validation facts have chosen to hide."""
         self.formulas: tuple[Feature, ...] = ()
         """What ranked lists add to the mined formulas."""
-        self._whole: GaifmanGraph | None = None
-        self._graphs: list[GaifmanGraph] | None = None
         self._prepared: dict[int, tuple[list[FeatureEvaluator], Ints]] = {}
         self._lock = ProcessLock()
 
-    def graphs(self) -> list[GaifmanGraph]:
-        """The Gaifman graph of each knowledge base."""
-        with self._lock:
-            if self._graphs is None:
-                self._graphs = [build_graph(kb) for kb in self.kbs]
-            return self._graphs
-
-    def whole_graph(self) -> GaifmanGraph:
-        """The Gaifman graph of all knowledge bases together, for ranked lists."""
-        with self._lock:
-            if self._whole is None:
-                self._whole = build_graph(join_collection(self.kbs))
-            return self._whole
+    @cached_property
+    def whole(self) -> KnowledgeBase:
+        """All knowledge bases together, for ranked lists."""
+        return join_collection(self.kbs)
 
     def evaluators_and_kinds(self, arity: int) -> tuple[list[FeatureEvaluator], Ints]:
         """The features of relations of this arity, compiled for each knowledge base, and their kinds."""
@@ -517,8 +508,8 @@ class RelationTrainer:
                 arities = {name: relation.arity for name, relation in kb.relations.items()}
                 features = resolve_feature_set(self.phi, arity, arities, kb.attributes, kb)
                 own = _features_of_arity(features, arity)
-                plans = [compile_features(own, graph.kb, arity) for graph in self.graphs()]
-                evaluators = [FeatureEvaluator(*each) for each in zip(self.graphs(), plans, strict=True)]
+                plans = [compile_features(own, kb, arity) for kb in self.kbs]
+                evaluators = [FeatureEvaluator(graph_of(kb), plan) for kb, plan in zip(self.kbs, plans, strict=True)]
                 self._prepared[arity] = evaluators, feature_kinds(plans[0].features)
             return self._prepared[arity]
 
@@ -546,7 +537,7 @@ class RelationTrainer:
             store.check_stop()
             query = relation_query(name, self.kbs[0].relations[name].arity)
             asked = sample[name], facts.tuples[name]
-            return rank_validation_facts(self.whole_graph(), query, self.config, self.constraints, *asked)
+            return rank_validation_facts(self.whole, query, self.config, self.constraints, *asked)
 
         self.choice = store.load_choice()
         if self.choice is None:
@@ -579,7 +570,7 @@ class RelationTrainer:
             return {}, about | {"reason": "fewer than two facts"}
         if self.config.base == LISTWISE:
             return self._train_listwise(name, about, callback, models)
-        examples = [self._examples(graph, relation_query(name, arity), name) for graph in self.graphs()]
+        examples = [self._examples(kb, relation_query(name, arity), name) for kb in self.kbs]
         if not any(examples):
             return {}, about | {"reason": "every tuple is known"}
         evaluators, kinds = self.evaluators_and_kinds(arity)
@@ -595,7 +586,7 @@ class RelationTrainer:
         return arrays, about | {"trained": True, "losses": losses_as_json(scorer), **metrics}
 
     def _train_listwise(self, name: str, about: Mapping[str, Any], callback: Callback, models: int) -> RelationModel:
-        examples = self._examples(self.whole_graph(), relation_query(name, about["arity"]), name)
+        examples = self._examples(self.whole, relation_query(name, about["arity"]), name)
         if examples is None:
             return {}, {**about, "reason": "every tuple is known"}
         trained = train_relation(examples, self.config, callback, models, self.formulas)
@@ -603,11 +594,11 @@ class RelationTrainer:
         metrics = auc_metrics(held_out, about["answers"]) | trained.ranks.metrics()
         return trained.arrays(), {**about, "trained": True, "formulas": trained.rankers.formula_count, **metrics}
 
-    def _examples(self, graph: GaifmanGraph, query: Query, name: str) -> TrainingExamples | None:
+    def _examples(self, kb: KnowledgeBase, query: Query, name: str) -> TrainingExamples | None:
         """The examples of a relation in one knowledge base; None if it has no facts there, or no unknown tuples."""
-        if not graph.kb.relations[name].count:
+        if not kb.relations[name].count:
             return None
-        examples = TrainingExamples(graph, query, self.config, self.constraints)
+        examples = TrainingExamples(kb, query, self.config, self.constraints)
         usable = not self.config.negatives or len(next(examples.blocks(0)).negatives)
         return examples if usable else None
 
@@ -635,7 +626,7 @@ class RelationTrainer:
 
     def _build_listwise(self, names: Sequence[str], parts: Mapping[str, RelationModel]) -> Completion:
         """Join the ranked lists. Relations with few facts share the odds of the others."""
-        vocabulary = Vocabulary.of(build_steps(self.whole_graph().kb), self.formulas)
+        vocabulary = Vocabulary.of(build_steps(self.whole), self.formulas)
         trained = [
             TrainedRelation.from_arrays(parts[name][0], name, parts[name][1]["arity"], vocabulary)
             for name in names
@@ -650,7 +641,7 @@ class RelationTrainer:
             "kind": "completion",
             "relations": [parts[name][1] for name in names],
             **training_metadata(self.config, None, self._given, self.constraints, self.formulas),
-            **choice_metadata(self.choice),
+            **({"hide_choice": self.choice.as_dict()} if self.choice else {}),
             "features": sum(scorer.formula_count for scorer in scorers.values()),
             "metrics": {"answers": answers, **report.metrics(answers), **ranks.metrics()},
             "calibration": report.reliability_table(),

@@ -47,6 +47,9 @@ MAX_INT = 2**62
 MAX_THREADS = 1_024
 """Largest number of threads."""
 
+MAX_RADIUS = 1_000_000
+"""Largest radius of a neighbourhood: further than any two objects of a knowledge base are apart."""
+
 MAX_QUERY_SECONDS = 31_536_000
 """Longest time limit of a query, one year: the system's timers do not accept infinity."""
 
@@ -75,6 +78,12 @@ def check_int(
         if whole and maximum is None and value > minimum:  # type: ignore[operator]
             allowed = f"of at most {limit:,}"
         raise KnowledgeBaseError(f"{name} must be an integer {allowed}, got {shorten(repr(value))}", hint=hint)
+
+
+def check_radius(radius: int) -> None:
+    """Refuse a radius that is not an integer from 0 to `MAX_RADIUS`."""
+    hint = "r=1 takes the objects that share a fact with one of the tuple; r=0 takes the tuple's own objects only"
+    check_int("radius", radius, 0, limit=MAX_RADIUS, hint=hint)
 
 
 def check_seed(seed: object) -> None:

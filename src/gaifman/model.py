@@ -37,17 +37,32 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet, Phi, added_features, phi_name
 from gaifman.io.model_file import Arrays, strip_prefix, translate_state_errors, write_model
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Ints
 from gaifman.listwise.added import check_formulas
+from gaifman.listwise.hide_choice import HideChoice, ValidationFacts
 from gaifman.listwise.odds import fit_odds
-from gaifman.listwise.predictor import ListwiseFirstPass, ListwisePredictor
-from gaifman.listwise.relation import RelationRankers, RelationScorer, rankers_arrays, rankers_from_arrays
-from gaifman.listwise.scoring import Workspaces
+from gaifman.listwise.scoring import (
+    ListwiseFirstPass,
+    ListwisePredictor,
+    RelationRankers,
+    RelationScorer,
+    Workspaces,
+    rankers_arrays,
+    rankers_from_arrays,
+)
 from gaifman.listwise.serialization import Vocabulary
-from gaifman.listwise.settings import check_validation, listwise_config, resolve_config, settings_for
 from gaifman.listwise.steps import StepIndex, build_steps
+from gaifman.listwise.training import (
+    check_validation,
+    listwise_config,
+    listwise_report,
+    rank_validation_facts,
+    resolve_config,
+    settings_for,
+    train_relation,
+)
 from gaifman.logic.ast import Bindings, Feature, Query, used_symbols
 from gaifman.logic.parser import parse_query
 from gaifman.model_card import summary_html, training_metadata
@@ -72,8 +87,6 @@ from gaifman.ranking.candidates import (
     Restriction,
     model_pattern,
 )
-from gaifman.ranking.hide_choice import HideChoice, ValidationFacts, choice_metadata
-from gaifman.ranking.listwise_training import listwise_report, rank_validation_facts, train_relation
 from gaifman.ranking.ranked_answers import FirstPass, NetworkFirstPass, RankedAnswers, rank_candidates
 from gaifman.ranking.ranks import RANK_FIGURES, rank_held_out
 from gaifman.sampling.constraints import ConstraintChecker, Constraints, parse_constraints
@@ -178,14 +191,14 @@ class Model(ABC):
         checker, arity = compiled.constraint_checker(query), len(query.variables)
         match scorer:
             case None:
-                return FallbackPredictor(query, compiled.graph(), self.config, constraints=checker)
+                return FallbackPredictor(query, compiled.kb, self.config, constraints=checker)
             case RelationRankers():
                 bound = compiled.relation_scorer(scorer)
-                return ListwisePredictor(query, compiled.graph(), self.config, bound, scorer.odds, constraints=checker)
+                return ListwisePredictor(query, compiled.kb, self.config, bound, scorer.odds, constraints=checker)
             case _:
                 evaluator = compiled.evaluator(arity)
                 return NetworkPredictor(
-                    query, evaluator.graph, self.config, evaluator, scorer, self.calibration, constraints=checker
+                    query, compiled.kb, self.config, evaluator, scorer, self.calibration, constraints=checker
                 )
 
     @property
@@ -361,7 +374,6 @@ class _CompiledFeatures:
         constraints: Constraints,
     ) -> None:
         self.kb, self._features, self._config, self._constraints = kb, features, config, constraints
-        self._graph: GaifmanGraph | None = None
         self._evaluators: dict[int, FeatureEvaluator] = {}
         self._relation_scorers: dict[str, RelationScorer] = {}
         self._index: StepIndex | None = None
@@ -369,19 +381,12 @@ class _CompiledFeatures:
         self._checkers: dict[Query, ConstraintChecker] = {}
         self._lock = ProcessLock()
 
-    def graph(self) -> GaifmanGraph:
-        """The Gaifman graph."""
-        with self._lock:
-            if self._graph is None:
-                self._graph = build_graph(self.kb)
-            return self._graph
-
     def evaluator(self, arity: int) -> FeatureEvaluator:
         """The evaluator for tuples of this length."""
         with self._lock:
             if arity not in self._evaluators:
                 plan = compile_features(FeatureSet(tuple(self._features.get(arity, ()))), self.kb, arity)
-                self._evaluators[arity] = FeatureEvaluator(self.graph(), plan)
+                self._evaluators[arity] = FeatureEvaluator(graph_of(self.kb), plan)
             return self._evaluators[arity]
 
     def relation_scorer(self, rankers: RelationRankers) -> RelationScorer:
@@ -493,10 +498,9 @@ class GaifmanModel(Model):
         query: str | Query,
         config: TrainingConfig,
         phi: Phi | None = None,
-        base: str | BaseModel | None = None,
     ) -> GaifmanModel:
-        """An untrained model with these settings; `phi` and `base` replace names in the settings."""
-        settings = config.as_dict() | ({} if phi is None else {"phi": phi}) | ({} if base is None else {"base": base})
+        """An untrained model with these settings; `phi` replaces the name in the settings."""
+        settings = config.as_dict() | ({} if phi is None else {"phi": phi})
         return cls(query, **settings)
 
     @classmethod
@@ -582,16 +586,16 @@ class GaifmanModel(Model):
         """Train ranked lists for the relation of the query."""
         kbs = unify_schemas(given)
         query = parse_query(self._source, kbs[0]) if isinstance(self._source, str) else self._source
-        graph, schema = build_graph(join_collection(kbs)), kbs[0].schema
+        kb, schema = join_collection(kbs), kbs[0].schema
         formulas = added_features(
             self._phi, [len(query.variables)], schema.relations, sorted(schema.attributes), kbs[0]
         )
         check_formulas(formulas, constants=len(kbs) == 1)
-        choice = None if valid is None else self._choose_hiding(graph, query, valid, len(kbs), constraints)
+        choice = None if valid is None else self._choose_hiding(kb, query, valid, len(kbs), constraints)
         if choice is not None or "hide_choice" in self.meta:
             self.config = replace(self.config, hide="facts" if choice is None else choice.chosen)
         config = settings_for(self.config, len(kbs))
-        examples = TrainingExamples(graph, query, config, constraints)
+        examples = TrainingExamples(kb, query, config, constraints)
         trained = train_relation(examples, config, callback, formulas=formulas)
         rankers = replace(trained.rankers, odds=fit_odds(trained.proposals))
         self.query, self._scorer = query, rankers
@@ -604,7 +608,7 @@ class GaifmanModel(Model):
             "kind": "model",
             "query": str(query),
             **training_metadata(self.config, None, given, constraints, formulas),
-            **choice_metadata(choice),
+            **({"hide_choice": choice.as_dict()} if choice else {}),
             "features": rankers.formula_count,
             "metrics": {"answers": len(examples.training_rows), **claimed},
             "calibration": self.held_out_report.reliability_table(),
@@ -613,15 +617,15 @@ class GaifmanModel(Model):
         return self
 
     def _choose_hiding(
-        self, graph: GaifmanGraph, query: Query, valid: KnowledgeBase, kbs: int, constraints: Constraints | None
+        self, kb: KnowledgeBase, query: Query, valid: KnowledgeBase, kbs: int, constraints: Constraints | None
     ) -> HideChoice:
         """Choose what to hide by the ranks of validation facts."""
         if kbs > 1:
             raise KnowledgeBaseError("validation facts are for one knowledge base, and several are given")
         name = query.atomic_relation or ""
-        facts = ValidationFacts.of(graph.kb, valid, [name])
+        facts = ValidationFacts.of(kb, valid, [name])
         tuples = facts.sample(self.config.seed).tuples[name]
-        found = rank_validation_facts(graph, query, self.config, constraints, tuples, facts.tuples[name])
+        found = rank_validation_facts(kb, query, self.config, constraints, tuples, facts.tuples[name])
         return HideChoice.of({choice: [ranks] for choice, ranks in found.items()}, facts.left_out)
 
     # Predictions

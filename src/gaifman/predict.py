@@ -20,7 +20,7 @@ from gaifman._html import bar, stack
 from gaifman.config import DEFAULT_BUDGET, Budget, Deadline, check_int, check_positive, checked_methods, no_deadline
 from gaifman.errors import KnowledgeBaseError, shorten
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals
-from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Query
@@ -145,8 +145,8 @@ class Predictor(ABC):
     """Estimates the probability that tuples are answers of one query in one knowledge base."""
 
     query: Query
-    graph: GaifmanGraph
-    """The Gaifman graph of the knowledge base, which has every relation of the model in its schema."""
+    kb: KnowledgeBase
+    """The knowledge base, which has every relation of the model in its schema."""
     config: TrainingConfig
     prior: float | None = field(default=None, kw_only=True)
     """The share of answers among the tuples; None for the share that the model was measured with."""
@@ -163,9 +163,9 @@ class Predictor(ABC):
         return True
 
     @property
-    def kb(self) -> KnowledgeBase:
-        """The knowledge base."""
-        return self.graph.kb
+    def graph(self) -> GaifmanGraph:
+        """The Gaifman graph of the knowledge base."""
+        return graph_of(self.kb)
 
     @property
     def arity(self) -> int:
@@ -189,7 +189,7 @@ class Predictor(ABC):
         if isinstance(tuples, np.ndarray) and np.issubdtype(tuples.dtype, np.integer):
             if tuples.ndim != 2 or tuples.shape[1] != self.arity:
                 raise KnowledgeBaseError(f"tuples have shape (tuples, {self.arity}), not {tuples.shape}")
-            return check_tuples(self.graph, tuples)
+            return check_tuples(tuples, len(self.kb.objects))
         for names in tuples:
             if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != self.arity:
                 raise KnowledgeBaseError(

@@ -19,7 +19,7 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import FeatureSet, Phi, resolve_feature_set
 from gaifman.io.model_file import Arrays, strip_prefix
-from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase, unify_schemas
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.logic.ast import Feature, Query
@@ -219,14 +219,13 @@ def training_sources(
     """Return the examples of each knowledge base; one without answers is left out if others have some."""
     sources, errors, kinds = [], list[GaifmanError](), feature_kinds(features)
     for kb in kbs:
-        graph = build_graph(kb)
         try:
-            examples = TrainingExamples(graph, query, config, constraints)
+            examples = TrainingExamples(kb, query, config, constraints)
         except KnowledgeBaseError as error:
             errors.append(error)
             continue
         plan = compile_features(FeatureSet(tuple(features)), kb, len(query.variables))
-        sources.append(TrainingSource(FeatureEvaluator(graph, plan), examples, kinds))
+        sources.append(TrainingSource(FeatureEvaluator(graph_of(kb), plan), examples, kinds))
     if not sources:
         raise errors[0]
     return sources

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.models.mlp import INITIAL_SQUARES, Logistic
@@ -94,7 +93,7 @@ def direct(model: GaifmanModel, kb: KnowledgeBase, target: str) -> Schema:
     weights = dict(zip(columns, state["weights/1"][:, 0].tolist(), strict=True))
     facts: set[tuple[str, ...]] = {(fact.relation, *fact.objects) for fact in kb.facts() if len(fact.objects) == 2}
     twin = Schema(facts, target, columns, weights, float(state["biases/1"][0]))
-    examples = TrainingExamples(build_graph(kb), gaifman.parse_query(f"{target}(x, y)"), model.config)
+    examples = TrainingExamples(kb, gaifman.parse_query(f"{target}(x, y)"), model.config)
     for epoch in range(EPOCHS):
         for at, block in enumerate(examples.blocks(epoch)):
             answers = [(kb.object_name(x), kb.object_name(y)) for x, y in block.answers]

@@ -16,11 +16,9 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.listwise import mining
 from gaifman.listwise.evidence import walk_facts
-from gaifman.listwise.members import MemberDrawer, WalkBound
-from gaifman.listwise.mining import MinedFormulas, Reacher
+from gaifman.listwise.mining import MemberDrawer, MinedFormulas, Reacher, WalkBound, formula_values
 from gaifman.listwise.ranker import reach_candidates
 from gaifman.listwise.steps import Label, StepIndex, build_steps
-from gaifman.listwise.values import formula_values
 
 MAX_STEPS = 4
 Found = dict[tuple[int, int], float]

@@ -15,10 +15,9 @@ from gaifman.kb.tables import freeze
 from gaifman.kernels.walks import FEW
 from gaifman.listwise.added import AddedFormulas
 from gaifman.listwise.constants import CONFIDENCE_PRIOR, MIN_SUPPORT, MinedConstants, mine_constants
-from gaifman.listwise.formulas import constant_feature
-from gaifman.listwise.members import WalkBound
-from gaifman.listwise.mining import CONSTANT_WALKS, LINKS, MiningConfig, Reacher, mine_formulas
+from gaifman.listwise.mining import CONSTANT_WALKS, LINKS, MiningConfig, Reacher, WalkBound, mine_formulas
 from gaifman.listwise.ranker import ListwiseConfig, _drop_facts, _Problem, held_out_rows
+from gaifman.listwise.rules import constant_feature
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.semantics import feature_value
 

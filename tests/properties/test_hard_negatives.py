@@ -10,7 +10,6 @@ import pytest
 
 from chi_square import surprising
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb.gaifman_graph import build_graph
 from gaifman.sampling.negatives import NegativeSampler
 from generators import over_seeds
 from negative_cases import KEY, counted, differing, knowledge, made, neighbours, random_plain, rows
@@ -73,15 +72,6 @@ def test_a_fraction_of_zero_changes_nothing() -> None:
         NegativeSampler(knowledge(40, around=LINE), answers, hard_negative_fraction=0),
     )
     assert rows(plain.sample(np.arange(40), 9, KEY).tuples) == rows(other.sample(np.arange(40), 9, KEY).tuples)
-
-
-def test_a_given_graph_is_used() -> None:
-    kb, answers = knowledge(40, around=LINE), np.array([(5, 30)], np.int32)
-    found = [
-        NegativeSampler(kb, answers, hard_negative_fraction=1, graph=graph).sample(np.arange(1), 50, KEY)
-        for graph in (None, build_graph(kb))
-    ]
-    assert rows(found[0].tuples) == rows(found[1].tuples)
 
 
 def test_what_determines_must_determine_something_else_wherever_a_walk_ends() -> None:

@@ -14,8 +14,8 @@ from gaifman.listwise import added as added_module
 from gaifman.listwise import groundings
 from gaifman.listwise.added import SCALE, AddedFormulas, countable_formula
 from gaifman.listwise.groundings import Asked, Countable, GroundingCounter, VisibleFact
+from gaifman.listwise.mining import formula_values, own_values
 from gaifman.listwise.steps import build_steps
-from gaifman.listwise.values import formula_values, own_values
 from gaifman.logic.ast import Aggregate, Attribute, Feature, Formula, Variable, query_position
 from gaifman.logic.parser import parse, parse_feature
 from gaifman.logic.semantics import Structure, feature_value

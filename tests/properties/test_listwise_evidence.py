@@ -9,19 +9,16 @@ import numpy as np
 import pytest
 
 from gaifman.explain.ranking import explain_ranking
-from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
-from gaifman.listwise import relation
+from gaifman.listwise import scoring
 from gaifman.listwise.added import AddedFormulas
 from gaifman.listwise.constants import MinedConstants
 from gaifman.listwise.evidence import collect_evidence
-from gaifman.listwise.members import WalkBound
-from gaifman.listwise.mining import MinedFormulas
+from gaifman.listwise.mining import MinedFormulas, WalkBound
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
-from gaifman.listwise.predictor import ListwisePredictor
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
-from gaifman.listwise.relation import RelationScorer
+from gaifman.listwise.scoring import OTHERS_WEIGHT, ListwisePredictor, RelationScorer
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.ast import Feature, relation_query
 from gaifman.models.calibration import log_odds
@@ -138,7 +135,7 @@ def predictor_of(case: Case) -> ListwisePredictor:
     scorer = RelationScorer(case.index, case.rankers, case.config)
     odds = Odds(0.3, np.abs(case.weights.normal(size=2 * case.arity)) * 0.1, 0.1)
     query = relation_query(case.relation, case.arity)
-    return ListwisePredictor(query, build_graph(case.kb), TrainingConfig(), scorer, odds)
+    return ListwisePredictor(query, case.kb, TrainingConfig(), scorer, odds)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -185,7 +182,7 @@ def test_tuples_are_scored_alike_alone_and_together(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_best_candidates_are_scored_at_all_positions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relation, "SHORTLIST", 3)
+    monkeypatch.setattr(scoring, "SHORTLIST", 3)
     case = Case(seed)
     scorer = RelationScorer(case.index, case.rankers, case.config)
     tuples = np.array([case.objects, case.objects[::-1], case.objects], np.int32)
@@ -203,7 +200,7 @@ def test_the_best_candidates_are_scored_at_all_positions(seed: int, monkeypatch:
                 filled = [*objects[:position], one, *objects[position + 1 :]]
                 shares = [scorer.share(filled, nothing, other) for other in range(case.arity) if other != position]
                 logs = [max(share.score - share.competition, MIN_LOG_SHARE) for share in shares]
-                wanted[one] += relation.OTHERS_WEIGHT * float(np.mean(logs)) if logs else 0.0
+                wanted[one] += OTHERS_WEIGHT * float(np.mean(logs)) if logs else 0.0
             for group in (best, sorted(set(rivals) - set(best))):
                 assert np.ptp((scores - wanted)[group] if group else [0.0]) == pytest.approx(0, abs=1e-4)
             others = [scores[one] for one in rivals if one not in best]

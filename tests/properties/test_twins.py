@@ -67,7 +67,7 @@ def test_the_number_that_is_hidden_from_an_answer_is_hidden_from_its_negatives()
     """Otherwise a missing age would mean that the tuple is an answer."""
     names = [f"o{n}" for n in range(40)]
     kb = KnowledgeBase.from_facts([("person", o) for o in names], {("age", o): float(n) for n, o in enumerate(names)})
-    examples = TrainingExamples(build_graph(kb), parse_query("person(x) & age(x) >= 20", kb), ExampleConfig(holdout=0))
+    examples = TrainingExamples(kb, parse_query("person(x) & age(x) >= 20", kb), ExampleConfig(holdout=0))
     for block in examples.blocks(0):
         for negative, source in enumerate(block.sources.tolist()):
             (number,) = block.hidden.of(source).tolist()
@@ -81,7 +81,7 @@ def test_no_answer_with_the_hidden_fact_of_a_held_out_one_is_trained_on() -> Non
     facts = [("p", f"a{n}") for n in range(20)] + [("r", f"a{n}", f"b{m}") for n in range(20) for m in range(8)]
     kb = KnowledgeBase.from_facts(facts, objects=[f"c{n}" for n in range(9)])
     query = parse_query("p(x) & exists z. r(x, z) & r(x, y)", kb)
-    examples = TrainingExamples(build_graph(kb), query, ExampleConfig(holdout=0.3))
+    examples = TrainingExamples(kb, query, ExampleConfig(holdout=0.3))
     hidden = hide(kb, query, examples.answers).first()
     assert len(examples.held_out_rows) == round(0.3 * len(examples.answers))
     assert len(examples.training_rows) >= len(examples.answers) / 2

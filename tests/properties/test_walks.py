@@ -8,11 +8,12 @@ import random
 import numpy as np
 import pytest
 
+from gaifman.kb.gaifman_graph import build_graph, induced_facts
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.kernels.walks import DEPTH, END, PAUSED, UNREACHED, Members, PathScratch, WalkScratch, find_paths, reach
-from gaifman.listwise.formulas import path_feature
 from gaifman.listwise.mining import Reacher
+from gaifman.listwise.rules import path_feature
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.semantics import feature_value
 
@@ -199,3 +200,21 @@ def step_facts(index: StepIndex, obj: int, label: int) -> list[int]:
     begin, stop = index.table.group_starts[index.table.starts[[obj, obj + 1]]]
     rows = range(int(begin), int(stop))
     return [int(index.table.facts[row]) for row in rows if index.step_labels[row] == label]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_facts_among_objects_are_those_of_the_definition(seed: int) -> None:
+    rng = random.Random(seed)
+    kb = random_kb(rng)
+    facts = list(kb.facts())
+    members = sorted(rng.sample(range(len(kb.objects)), rng.randint(1, len(kb.objects))))
+    hidden = np.array(sorted(rng.sample(range(len(facts)), rng.randint(0, 3))), np.int64)
+    index = build_steps(kb)
+    found = index.facts_among(np.array(members, np.int32), hidden).tolist()
+    wanted = [
+        number
+        for number in range(len(facts))
+        if {*index.fact(number)[1]} <= {*members} and number not in hidden.tolist()
+    ]
+    assert found == wanted
+    assert found == induced_facts(build_graph(kb), np.array(members, np.int32), hidden).tolist()

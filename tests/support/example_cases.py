@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.parser import parse_query
@@ -18,7 +17,7 @@ Row = tuple[int, ...]
 
 
 def examples(kb: KnowledgeBase, query: str, config: ExampleConfig | None = None, **more: object) -> TrainingExamples:
-    return TrainingExamples(build_graph(kb), parse_query(query, kb), config or ExampleConfig(negatives=4), **more)  # type: ignore[arg-type]
+    return TrainingExamples(kb, parse_query(query, kb), config or ExampleConfig(negatives=4), **more)  # type: ignore[arg-type]
 
 
 def rows(tuples: Ints) -> list[Row]:

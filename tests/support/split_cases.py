@@ -45,4 +45,4 @@ def ready(kb: KnowledgeBase, phi: str, config: TrainingConfig, base: MLP) -> tup
     base.reset(scaler.width, 3)
     scorer = Scorer(scaler, base)
     query, calibration = relation_query("r0", 2), Calibration.identity()
-    return NetworkPredictor(query, evaluator.graph, config, evaluator, scorer, calibration), scorer
+    return NetworkPredictor(query, evaluator.graph.kb, config, evaluator, scorer, calibration), scorer

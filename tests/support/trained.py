@@ -9,7 +9,6 @@ import numpy as np
 
 import gaifman
 from gaifman.completion import Completion
-from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Query
 from gaifman.model import GaifmanModel
@@ -49,7 +48,7 @@ def towns(count: int = 40, prefix: str = "", *, sure: bool = True) -> KnowledgeB
 
 def untrained_predictor(kb: KnowledgeBase, query: Query) -> FallbackPredictor:
     """A predictor without a trained model."""
-    return FallbackPredictor(query, build_graph(kb), TrainingConfig())
+    return FallbackPredictor(query, kb, TrainingConfig())
 
 
 def network(predictor: Predictor) -> NetworkPredictor:

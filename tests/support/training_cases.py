@@ -98,7 +98,7 @@ def source(
     recipe = replace(config, block_size=block)
     plan = compile_features(expected, kb, width)
     return TrainingSource(
-        features(graph, plan), TrainingExamples(graph, question, recipe), feature_kinds(plan.features)
+        features(graph, plan), TrainingExamples(graph.kb, question, recipe), feature_kinds(plan.features)
     )
 
 

@@ -7,7 +7,6 @@ import pytest
 import gaifman
 from gaifman.config import MIN_SECONDS, Budget, Deadline, current_deadline, no_deadline
 from gaifman.errors import GaifmanError, StoppedError
-from gaifman.kb.gaifman_graph import build_graph
 from gaifman.logic.ast import relation_query
 from gaifman.ranking.candidates import RankingOptions, atom_pattern, select_candidates
 from gaifman.sampling.hiding import hide
@@ -127,7 +126,7 @@ def test_the_search_for_near_candidates_checks_the_deadline() -> None:
     _, pattern = atom_pattern("borders(x, y)", demo(), ["borders"])
     with pytest.raises(StoppedError):
         select_candidates(
-            build_graph(demo()),
+            demo(),
             relation_query("borders", 2),
             pattern,
             demo().tuples("borders"),

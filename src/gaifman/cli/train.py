@@ -449,7 +449,7 @@ def _print_outcome(
 
 
 def _print_metrics(meta: dict[str, Any], target: Path) -> None:
-    from gaifman.ranking.hide_choice import describe_choice
+    from gaifman.listwise.hide_choice import describe_choice
 
     metrics = meta["metrics"]
     rows = [("answers", metrics["answers"]), ("features", meta["features"]), ("held-out tuples", metrics["held_out"])]

@@ -40,6 +40,7 @@ from gaifman.config import (
     checked_methods,
 )
 from gaifman.errors import KnowledgeBaseError, plural
+from gaifman.evaluation.scorers import PopularityScorer
 from gaifman.evaluation.tasks import (
     ConfidenceTest,
     EvaluationData,
@@ -64,7 +65,6 @@ from gaifman.ranking.ranks import (
     average_precision,
     compute_metrics,
 )
-from gaifman.ranking.scorers import PopularityScorer
 from gaifman.sampling.negatives import NEGATIVE_SAMPLING
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"

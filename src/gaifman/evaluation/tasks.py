@@ -23,6 +23,7 @@ import numpy as np
 from gaifman.completion import Completion
 from gaifman.config import ProgressCallback
 from gaifman.errors import InputError, KnowledgeBaseError, plural, similar_names
+from gaifman.evaluation.scorers import CandidateScorer, FallbackScorer, candidate_scorer
 from gaifman.io.files import display_path
 from gaifman.io.model_file import canonical_json
 from gaifman.jobs.run import RECORD, ProgressCounter, Run, check_same_settings
@@ -35,7 +36,6 @@ from gaifman.predict import DrawBudget, NetworkPredictor
 from gaifman.queries.answers import answers
 from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorerCache, supports_fast_scoring
 from gaifman.ranking.ranks import CandidateFilter, Ranks, compute_ranks
-from gaifman.ranking.scorers import CandidateScorer, FallbackScorer, candidate_scorer
 from gaifman.sampling.negatives import NegativeSampler
 from gaifman.sampling.rng import fold_in_rows, make_key
 from gaifman.threads import map_threaded

@@ -253,10 +253,10 @@ class Explanation:
 NO_COUNTERFACTUAL = "no decisive facts found"
 
 
-def format_facts(facts: tuple[Fact, ...], limit: int = MAX_PRINTED_FACTS) -> str:
+def format_facts(facts: tuple[Fact, ...]) -> str:
     """The first facts, in one line."""
-    shown = " ".join(escape_unprintable(str(fact)) for fact in facts[:limit])
-    rest = f" … and {len(facts) - limit:,} more" if len(facts) > limit else ""
+    shown = " ".join(escape_unprintable(str(fact)) for fact in facts[:MAX_PRINTED_FACTS])
+    rest = f" … and {len(facts) - MAX_PRINTED_FACTS:,} more" if len(facts) > MAX_PRINTED_FACTS else ""
     return shown + rest
 
 

@@ -30,11 +30,11 @@ from gaifman.explain.explanation import (
     without_conflicting_facts,
 )
 from gaifman.explain.svg import Diagram
-from gaifman.kb.gaifman_graph import induced_facts
 from gaifman.kb.tables import Ints
 from gaifman.listwise.evidence import Evidence, collect_evidence
-from gaifman.listwise.formulas import without_differences
-from gaifman.listwise.predictor import ListwisePredictor
+from gaifman.listwise.rules import without_differences
+from gaifman.listwise.scoring import ListwisePredictor
+from gaifman.listwise.steps import StepIndex
 from gaifman.logic.ast import Constant, Feature, Variable, substitute
 from gaifman.logic.verbalize import describe_feature
 from gaifman.models.calibration import log_odds
@@ -92,7 +92,7 @@ def explain_ranking(
         reasons,
         _decompose(explained, predictor.odds.base, formulas, others),
         counterfactual,
-        _diagram(explained, reasons, counterfactual),
+        _diagram(predictor.scorer.index, explained, reasons, counterfactual),
         len(hidden.facts) > 0,
     )
 
@@ -192,12 +192,14 @@ def _decompose(
     return Decomposition(base, rest, competition=total - base - sum(one.effect for one in formulas))
 
 
-def _diagram(explained: ExplainedTuple, reasons: Sequence[Reason], counterfactual: Counterfactual | None) -> Diagram:
+def _diagram(
+    index: StepIndex, explained: ExplainedTuple, reasons: Sequence[Reason], counterfactual: Counterfactual | None
+) -> Diagram:
     """The objects of the facts in the explanation, and the facts among them."""
     signs, members = highlighted_facts(reasons, counterfactual), dict.fromkeys(explained.names)
     for fact in signs:
         if len({*members, *fact.objects}) <= MAX_DRAWN:
             members |= dict.fromkeys(fact.objects)
     numbers = np.array(sorted(explained.predictor.kb.object_id(name) for name in members), np.int32)
-    inside = induced_facts(explained.predictor.graph, numbers, explained.hidden.facts)
+    inside = index.facts_among(numbers, explained.hidden.facts)
     return draw_diagram(explained, tuple(members), [*map(explained.fact, inside.tolist())], signs, counterfactual)

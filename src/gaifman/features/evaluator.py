@@ -214,7 +214,7 @@ class FeatureEvaluator:
         The result equals that of `draw_neighbourhoods` and `evaluate`, in less time and memory. Uncertain facts drop
         out, keyed by the sampling, unless `drop_uncertain` is False.
         """
-        numbers = check_tuples(self.graph, tuples)
+        numbers = check_tuples(tuples, len(self.graph))
         if sampling.size is None or numbers.shape[1] != self.plan.arity:  # sizes are unknown before the draw
             drawn = draw_neighbourhoods(self.graph, numbers, sampling, hidden, threads)
             return self.evaluate(drawn, hidden, drop_uncertain=sampling if drop_uncertain else None, threads=threads)

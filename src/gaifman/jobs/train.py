@@ -21,12 +21,12 @@ from gaifman.io.files import atomic_write, leftover_files
 from gaifman.io.model_file import Arrays
 from gaifman.jobs.run import ProgressCounter, Run
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, unify_schemas
-from gaifman.listwise.settings import check_base, listwise_config, resolve_config
+from gaifman.listwise.hide_choice import HideChoice
+from gaifman.listwise.training import check_base, listwise_config, resolve_config
 from gaifman.logic.ast import relation_query
 from gaifman.logic.parser import parse_query
 from gaifman.model import GaifmanModel
 from gaifman.model_card import model_card
-from gaifman.ranking.hide_choice import HideChoice
 from gaifman.sampling.constraints import Constraints, parse_constraints
 from gaifman.training import LISTWISE, Callback, TrainingConfig
 

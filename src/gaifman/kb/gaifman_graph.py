@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_int
+from gaifman.config import check_radius
 from gaifman.errors import KnowledgeBaseError, plural
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Ints, Longs, concatenate_ranges, freeze
@@ -166,14 +166,9 @@ def weighted_median(distribution: list[tuple[int, int]]) -> int:
     return 0
 
 
-MAX_RADIUS = 1_000_000
-"""Largest radius of a neighbourhood: further than any two objects of a knowledge base are apart."""
-
-
-def check_radius(radius: int) -> None:
-    """Refuse a radius that is not an integer from 0 to `MAX_RADIUS`."""
-    hint = "r=1 takes the objects that share a fact with one of the tuple; r=0 takes the tuple's own objects only"
-    check_int("radius", radius, 0, limit=MAX_RADIUS, hint=hint)
+def graph_of(kb: KnowledgeBase) -> GaifmanGraph:
+    """Return the Gaifman graph of a knowledge base, which owns it: it is built once, when it is first needed."""
+    return kb.resources.get(GaifmanGraph, lambda: build_graph(kb))
 
 
 def build_graph(kb: KnowledgeBase) -> GaifmanGraph:

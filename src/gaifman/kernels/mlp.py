@@ -21,7 +21,7 @@ _LOG2E = np.float32(1.4426950408889634)
 _MAGIC = np.float32(12582912.0)
 """1.5 · 2²³: added to a small number it leaves the nearest integer in the low bits."""
 _MAX_EXPONENT = np.float32(125.0)
-_HALF, _ONE, _ZERO = np.float32(0.5), np.float32(1.0), np.float32(0.0)
+_ONE, _ZERO = np.float32(1.0), np.float32(0.0)
 _P1, _P2, _P3 = np.float32(0.6931471805599453), np.float32(0.2402265069591007), np.float32(0.05550410866482158)
 _P4, _P5, _P6 = np.float32(0.009618129107628477), np.float32(0.0013333558146428443), np.float32(0.00015403530393381608)
 """ln(2)ⁱ / i!: coefficients of the series of 2ˣ."""

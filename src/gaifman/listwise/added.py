@@ -30,8 +30,8 @@ from gaifman.errors import FormulaError, LimitError
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.kernels.listwise import Marks
 from gaifman.listwise.groundings import Asked, BoundCounter, Countable, Counted, GroundingCounter, VisibleFact
+from gaifman.listwise.mining import Reals, formula_values, own_values
 from gaifman.listwise.steps import StepIndex
-from gaifman.listwise.values import Reals, formula_values, own_values
 from gaifman.logic.ast import (
     Aggregate,
     And,

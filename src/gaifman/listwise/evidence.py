@@ -15,12 +15,11 @@ from gaifman.errors import LimitError
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Longs, freeze
 from gaifman.listwise.constants import MinedConstants
-from gaifman.listwise.formulas import as_path, constant_feature, forward_path, path_feature
 from gaifman.listwise.groundings import Countable, exclude_facts
 from gaifman.listwise.mining import LINKS, MinedFormulas
 from gaifman.listwise.odds import Odds
-from gaifman.listwise.relation import RelationScorer
-from gaifman.listwise.scoring import Scorer
+from gaifman.listwise.rules import as_path, constant_feature, forward_path, path_feature
+from gaifman.listwise.scoring import RelationScorer, Scorer
 from gaifman.listwise.steps import Label, StepIndex
 from gaifman.logic.ast import (
     And,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import check_choice, check_fraction, check_int, check_positive
-from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
 from gaifman.kernels.listwise import (
@@ -32,10 +32,16 @@ from gaifman.kernels.listwise import (
 from gaifman.kernels.walks import FEW
 from gaifman.listwise.added import AddedFormulas, Question
 from gaifman.listwise.constants import MinedConstants
-from gaifman.listwise.members import WalkBound
-from gaifman.listwise.mining import LINKS, MinedFormulas, MiningConfig, Reacher, mine_formulas
+from gaifman.listwise.mining import (
+    LINKS,
+    MinedFormulas,
+    MiningConfig,
+    Reacher,
+    WalkBound,
+    formula_values,
+    mine_formulas,
+)
 from gaifman.listwise.steps import StepIndex
-from gaifman.listwise.values import formula_values
 from gaifman.logic.ast import Feature
 from gaifman.sampling.examples import hide_links
 from gaifman.sampling.hiding import HiddenFacts
@@ -465,7 +471,7 @@ def _ask(
     reacher = Reacher(index, config.mining.max_steps, config.mining.max_set, config.bound)
     hidden = HiddenFacts.one_per_tuple(ids[chosen])
     if config.hide == "links":
-        hidden = hide_links(build_graph(index.kb), facts[chosen], hidden, np.arange(len(chosen)))
+        hidden = hide_links(graph_of(index.kb), facts[chosen], hidden, np.arange(len(chosen)))
     confidences = index.kb.confidences[ids]
     unseen = [freeze(hidden.facts[slice(*hidden.starts[row : row + 2].tolist())]) for row in range(len(chosen))]
     first_added = sum(map(len, mined))

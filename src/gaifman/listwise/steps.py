@@ -22,9 +22,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import FactTable, Floats, Ints, Longs, freeze
+from gaifman.kb.tables import FactTable, Floats, Ints, Longs, concatenate_ranges, freeze
 from gaifman.kernels.listwise import Marks
 from gaifman.kernels.walks import StepTable
 from gaifman.threads import cached_property
@@ -90,6 +89,19 @@ class StepIndex:
         relation = self.kb.content.relations[int(table.relation[number - offset])]
         return relation, tuple(table.objects[number - offset].tolist())
 
+    def facts_among(self, objects: Ints, hidden: Longs) -> Longs:
+        """The facts whose objects are all among some objects, ascending, without the hidden ones."""
+        bounds = self.table.group_starts[self.table.starts]
+        steps = concatenate_ranges(bounds[objects], bounds[objects + 1])
+        near, found = np.unique(self.table.facts[steps]), [np.zeros(0, np.int64)]
+        for arity, table in self.kb.fact_tables.items():
+            rows = near - self.kb.fact_offsets[arity]
+            rows = rows[(rows >= 0) & (rows < len(table))] if arity > 1 else np.arange(len(table))
+            inside = np.isin(table.objects[rows], objects).all(axis=1)
+            found.append(rows[inside] + self.kb.fact_offsets[arity])
+        facts: Longs = np.setdiff1d(np.concatenate(found), hidden)
+        return facts
+
     def type_mark(self, relation: str) -> int:
         """The mark of a type; −1 if the relation is none."""
         return self._type_marks.get(relation, -1)
@@ -122,11 +134,6 @@ class StepIndex:
             return np.diff(bounds).astype(np.float64)
         sums = np.append(0.0, np.cumsum(self.table.chances, dtype=np.float64))
         return np.diff(sums[bounds])
-
-    @property
-    def graph(self) -> GaifmanGraph:
-        """The Gaifman graph; the knowledge base owns it, so it is built once."""
-        return self.kb.resources.get(GaifmanGraph, lambda: build_graph(self.kb))
 
     @cached_property
     def long_facts(self) -> tuple[Longs, Ints]:

@@ -214,15 +214,13 @@ def find_replacements(
     tuples: npt.ArrayLike,
     position: int,
     limit: int,
-    *,
-    budget: Budget = DEFAULT_BUDGET,
 ) -> tuple[Longs, Ints]:
     """Return the rows (r,) of tuples (b, variables), and objects (r,) that make a normal formula true at a position.
 
     At most `limit` objects for each tuple: an arbitrary choice, which depends on the tuple only.
     """
     engine = get_engine(kb)
-    table = _AnswerTable(engine, query, tuples, budget)
+    table = _AnswerTable(engine, query, tuples, DEFAULT_BUDGET)
     variable = query.variables[position]
     frame = SelectBuilder({v: f"a0.c{at}" for at, v in enumerate(query.variables) if v != variable})
     frame.join(f"{ANSWERS_TABLE} a0", [])

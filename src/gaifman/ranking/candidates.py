@@ -2,13 +2,12 @@
 
 By default a variable ranges over the objects that were seen at its position, or that have the type of those objects:
 
->>> from gaifman.kb.gaifman_graph import build_graph
 >>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> from gaifman.logic.ast import relation_query
 >>> from gaifman.ranking.candidates import atom_pattern
 >>> kb = KnowledgeBase.from_facts([("capital", "peru", "lima"), ("city", "lima"), ("city", "rome"), ("river", "nile")])
 >>> query, (_, pattern) = relation_query("capital", 2), atom_pattern("capital('peru', y)", kb, ["capital"])
->>> candidates = select_candidates(build_graph(kb), query, pattern, kb.tuples("capital"))
+>>> candidates = select_candidates(kb, query, pattern, kb.tuples("capital"))
 >>> candidates.description, [kb.object_name(number) for number in candidates.values[:, 0]]
 ('city', ['lima', 'rome'])
 
@@ -29,7 +28,7 @@ import numpy.typing as npt
 
 from gaifman.config import Deadline, check_choice, check_int, no_deadline
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError, Location, plural, shorten, similar_names
-from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, concatenate_ranges
 from gaifman.logic.ast import (
@@ -266,7 +265,7 @@ class Candidates:
 
 
 def select_candidates(
-    graph: GaifmanGraph,
+    kb: KnowledgeBase,
     query: Query,
     pattern: QueryPattern,
     known: Ints,
@@ -278,7 +277,7 @@ def select_candidates(
     Declared types of positions leave out other objects, unless they are known answers, all objects are asked for, or
     the variable is restricted.
     """
-    kb, allowed = graph.kb, _allowed_objects(graph.kb, pattern, options.restrict_to)
+    allowed = _allowed_objects(kb, pattern, options.restrict_to)
     if options.known == "only":
         return _known_candidates(pattern, known, allowed)
     several = len(pattern.variables) > 1
@@ -292,7 +291,7 @@ def select_candidates(
             ]
         if strategy == "near" and several:
             for steps in MAX_DISTANCES:
-                near = _near_values(graph, pattern, pools, steps, options)
+                near = _near_values(graph_of(kb), pattern, pools, steps, options)
                 if near is not None:
                     return Candidates(near, _describe(pools, strategy, steps))
         elif not several or math.prod(len(pool.objects) for pool in pools) <= options.max_candidates:

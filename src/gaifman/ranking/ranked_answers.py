@@ -319,7 +319,7 @@ def _choose_tuples(predictor: Predictor, pattern: QueryPattern, options: Ranking
     """The candidates as tuples, without excluded ones."""
     answers, checker = known_answers(predictor, pattern, options.deadline), predictor.constraints
     types = NO_TYPES if checker is None else checker.allowed_objects(options.deadline)
-    candidates = select_candidates(predictor.graph, predictor.query, pattern, answers, options, types)
+    candidates = select_candidates(predictor.kb, predictor.query, pattern, answers, options, types)
     tuples, description = pattern.tuples(candidates.values), candidates.description
     known, rows = rows_in(tuples, answers), np.arange(len(tuples))
     if options.known == "exclude":

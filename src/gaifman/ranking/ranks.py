@@ -383,7 +383,7 @@ class HeldOutRanking:
         self._answers, self._training = examples.answers, examples.training_rows
         keys = fold_in_rows(make_key(examples.config.seed, "rank"), self._answers[rows])
         self._rows = rows[np.argsort(keys, kind="stable")]
-        self._checker = ConstraintChecker(examples.graph.kb, examples.query, examples.constraints)
+        self._checker = ConstraintChecker(examples.kb, examples.query, examples.constraints)
         self._pools = [self._pool(position) for position in range(self._answers.shape[1])]
 
     @property
@@ -401,15 +401,15 @@ class HeldOutRanking:
 
     def _pool(self, position: int) -> tuple[Ints, Bools]:
         """Return the objects that `answers` proposes at a position, ascending, and which are of the right type."""
-        graph, query = self._examples.graph, self._examples.query
+        kb, query = self._examples.kb, self._examples.query
         terms = [*self._answers[0].tolist()]
         terms[position] = "candidate"
         pattern = QueryPattern(tuple(terms), ("candidate",), "")
         types = self._checker.allowed_objects()
-        pool = select_candidates(graph, query, pattern, self._answers, types=types).values[:, 0]
-        if len(pool) < len(graph):
+        pool = select_candidates(kb, query, pattern, self._answers, types=types).values[:, 0]
+        if len(pool) < len(kb.objects):
             return pool, np.ones(len(pool), bool)
-        seen = select_candidates(graph, query, pattern, self._answers, RankingOptions(candidates="seen"))
+        seen = select_candidates(kb, query, pattern, self._answers, RankingOptions(candidates="seen"))
         return pool, np.isin(pool, seen.values[:, 0])
 
     def _rank_position(self, position: int, rows: Longs, most: int) -> tuple[Longs, Longs]:
@@ -420,7 +420,7 @@ class HeldOutRanking:
         sources, splits = np.repeat(np.arange(len(rows)), lengths), np.cumsum(lengths)[:-1]
         tuples = self._answers[rows][sources]
         tuples[:, position] = np.concatenate([objects for objects, _, _ in lists])
-        popularity = np.bincount(self._answers[self._training, position], minlength=len(self._examples.graph))
+        popularity = np.bincount(self._answers[self._training, position], minlength=len(self._examples.kb.objects))
         found = np.empty((2, 2, 3, len(rows)), np.int64)
         for row, scores in enumerate(np.split(self._scores(tuples, rows, sources, position), splits)):
             objects, typed, _ = lists[row]
@@ -442,7 +442,7 @@ class HeldOutRanking:
         known = CandidateFilter(self._answers, tuples, position).excluded(np.arange(len(rows)))
         keys = fold_in_rows(make_key(self._examples.config.seed, "candidates", position), tuples)
         for row, target in enumerate(tuples[:, position]):
-            possible = np.ones(len(self._examples.graph), bool)
+            possible = np.ones(len(self._examples.kb.objects), bool)
             possible[known.objects[known.rows == row]] = possible[target] = False
             left = possible[pool]
             objects, right = pool[left], typed[left]

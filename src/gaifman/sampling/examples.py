@@ -1,11 +1,10 @@
 """Training examples: a query's answers, negatives of them, and the facts hidden from both.
 
->>> from gaifman.kb.gaifman_graph import build_graph
 >>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> from gaifman.logic.parser import parse_query
 >>> kb = KnowledgeBase.from_facts([("born_in", f"p{i}", f"t{i % 3}") for i in range(20)])
 >>> config = ExampleConfig(negatives=2, block_size=8)
->>> examples = TrainingExamples(build_graph(kb), parse_query("born_in(x, y)"), config)
+>>> examples = TrainingExamples(kb, parse_query("born_in(x, y)"), config)
 >>> examples
 <TrainingExamples: 18 answers to born_in(x, y) in 3 blocks, 2 held out>
 >>> [(len(block.answers), len(block.negatives)) for block in examples.blocks(epoch=0)]
@@ -28,7 +27,8 @@ import numpy.typing as npt
 
 from gaifman.config import check_int
 from gaifman.errors import KnowledgeBaseError, plural
-from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.logic.ast import Atom, Query
 from gaifman.queries.answers import answers
@@ -79,21 +79,21 @@ class TrainingExamples:
 
     def __init__(
         self,
-        graph: GaifmanGraph,
+        kb: KnowledgeBase,
         query: Query,
         config: ExampleConfig | None = None,
         constraints: Constraints | None = None,
         known: npt.ArrayLike | None = None,
     ) -> None:
         """`known` (k, n) are more true tuples, which are never negatives."""
-        self.graph, self.query, self.config = graph, query, config or ExampleConfig()
-        self.answers, hiding, self.targets = _find_answers(graph, query, self.config.seed)
+        self.kb, self.query, self.config = kb, query, config or ExampleConfig()
+        self.answers, hiding, self.targets = _find_answers(kb, query, self.config.seed)
         """Shape (a, n), int32: all answers, by object number."""
         self._hidden, self._can_hide = hiding.hidden, hiding.complete
-        self._twins = None if _is_atom(query) else TwinSampler(graph, query, self.answers, self._hidden)
+        self._twins = None if _is_atom(query) else TwinSampler(self.graph, query, self.answers, self._hidden)
         self.constraints = constraints or Constraints()
         """The declared constraints."""
-        self._known = None if known is None else _check_known(graph, known, len(query.variables))
+        self._known = None if known is None else _check_known(kb, known, len(query.variables))
         chosen, unused = self._choose_held_out()
         unused |= self._can_hide.any() & ~self._can_hide
         self.held_out_rows: Longs = np.flatnonzero(chosen)
@@ -108,6 +108,11 @@ class TrainingExamples:
         self._negative_sampler = (
             self._held_out_sampler if self._protected else self._sampler(self.answers[self.training_rows], unused)
         )
+
+    @property
+    def graph(self) -> GaifmanGraph:
+        """The Gaifman graph of the knowledge base."""
+        return graph_of(self.kb)
 
     def __repr__(self) -> str:
         training = f"{plural(len(self.training_rows), 'answer')} to {self.query} in {plural(len(self), 'block')}"
@@ -189,13 +194,12 @@ class TrainingExamples:
         known = [] if self._known is None else [self._known]
         known += [] if others is None else [self.answers[others]]
         return NegativeSampler(
-            self.graph.kb,
+            self.kb,
             answers,
             negative_sampling=self.config.negative_sampling,
             constraints=self.constraints.for_query(self.query),
             known=np.concatenate(known) if known else None,
             hard_negative_fraction=self.config.hard_negative_fraction,
-            graph=self.graph,
         )
 
     def _has_negatives(self) -> bool:
@@ -325,11 +329,11 @@ class ExampleCollection:
 # The answers of a query
 
 
-def _find_answers(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, Hiding, Targets]:
+def _find_answers(kb: KnowledgeBase, query: Query, seed: int) -> tuple[Ints, Hiding, Targets]:
     """Return all answers, what is hidden from each, and the confidence of each."""
     if not query.variables:
         raise KnowledgeBaseError(f"{query} has no free variables, so there are no tuples to train on")
-    found = _answers_of_atom(graph, query) or _answers_of_formula(graph, query, seed)
+    found = _answers_of_atom(kb, query) or _answers_of_formula(kb, query, seed)
     if not len(found[0]):
         raise KnowledgeBaseError(f"{query} has no answers to train on")
     return found
@@ -343,9 +347,9 @@ def _is_atom(query: Query) -> bool:
     return len(formula.terms) == len(query.variables) and set(formula.terms) == set(query.variables)
 
 
-def _answers_of_atom(graph: GaifmanGraph, query: Query) -> tuple[Ints, Hiding, Targets] | None:
+def _answers_of_atom(kb: KnowledgeBase, query: Query) -> tuple[Ints, Hiding, Targets] | None:
     """Return the facts themselves if the query is an atom with distinct variables, else None."""
-    formula, kb = query.formula, graph.kb
+    formula = query.formula
     if not isinstance(formula, Atom) or not isinstance(formula.relation, str):
         return None
     number, table = kb.content.relations.find(formula.relation), kb.fact_tables.get(len(formula.terms))
@@ -357,20 +361,20 @@ def _answers_of_atom(graph: GaifmanGraph, query: Query) -> tuple[Ints, Hiding, T
         order = np.lexsort(tuples.T[::-1])
         rows, tuples = rows[order], tuples[order]
     confidence = np.ones(len(rows)) if table.confidence is None else table.confidence[rows]
-    hidden = HiddenFacts(np.arange(len(rows) + 1), rows + graph.kb.fact_offsets[table.arity])
+    hidden = HiddenFacts(np.arange(len(rows) + 1), rows + kb.fact_offsets[table.arity])
     return freeze(tuples), Hiding(hidden, np.ones(len(rows), bool)), freeze(confidence.astype(np.float32))
 
 
-def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, Hiding, Targets]:
+def _answers_of_formula(kb: KnowledgeBase, query: Query, seed: int) -> tuple[Ints, Hiding, Targets]:
     """Return the answers by the engine, a smallest set of facts to hide, and the confidence of the best witness."""
-    tuples = answers(graph.kb, query).tuples
+    tuples = answers(kb, query).tuples
     confidence = np.ones(len(tuples))
-    if graph.kb.has_confidences and len(tuples) and is_monotone(query, graph.kb):
-        found = witnesses(graph.kb, query, tuples)
-        fact_confidences = np.append(graph.kb.confidences, 1.0)  # the last one is for −1, no fact
+    if kb.has_confidences and len(tuples) and is_monotone(query, kb):
+        found = witnesses(kb, query, tuples)
+        fact_confidences = np.append(kb.confidences, 1.0)  # the last one is for −1, no fact
         confidence[:] = 0
         np.maximum.at(confidence, found.answer, fact_confidences[found.facts].prod(axis=1))
-    return freeze(tuples), find_hiding(graph.kb, query, tuples, seed=seed), freeze(confidence.astype(np.float32))
+    return freeze(tuples), find_hiding(kb, query, tuples, seed=seed), freeze(confidence.astype(np.float32))
 
 
 def hide_links(graph: GaifmanGraph, tuples: Ints, hidden: HiddenFacts, sources: Longs) -> HiddenFacts:
@@ -391,8 +395,8 @@ def hide_links(graph: GaifmanGraph, tuples: Ints, hidden: HiddenFacts, sources: 
     return HiddenFacts(starts, facts[:count])
 
 
-def _check_known(graph: GaifmanGraph, known: npt.ArrayLike, arity: int) -> Ints:
-    tuples = check_tuples(graph, known)
+def _check_known(kb: KnowledgeBase, known: npt.ArrayLike, arity: int) -> Ints:
+    tuples = check_tuples(known, len(kb.objects))
     if tuples.shape[1] != arity:
         raise KnowledgeBaseError(f"known tuples must have {plural(arity, 'object')}, got {tuples.shape[1]}")
     return tuples

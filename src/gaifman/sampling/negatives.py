@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from gaifman.config import check_choice, check_fraction
 from gaifman.errors import KnowledgeBaseError, similar_names
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.sampling.constraints import QueryConstraints
@@ -69,12 +69,11 @@ class NegativeSampler:
         constraints: QueryConstraints | None = None,
         known: Ints | None = None,
         hard_negative_fraction: float = 0.0,
-        graph: GaifmanGraph | None = None,
     ) -> None:
         """Prepare for all answers (a, n) of a query.
 
         `known` (k, n) are more true tuples, which are never negatives. `hard_negative_fraction` is the fraction of hard
-        negatives; `graph` is the graph of `kb`, built if it is needed and not given.
+        negatives.
         """
         check_choice("negative_sampling", negative_sampling, NEGATIVE_SAMPLING)
         check_fraction("hard_negative_fraction", hard_negative_fraction)
@@ -84,7 +83,7 @@ class NegativeSampler:
         self._pools = _pools(kb, answers, NEGATIVE_SAMPLING.index(negative_sampling), constraints)
         self._runs = _known_runs(rows, len(answers), self._pools)
         self._walks = _hard_negative_walks(
-            graph or build_graph(kb) if hard_negative_fraction else None,
+            graph_of(kb) if hard_negative_fraction else None,
             hard_negative_fraction,
             constraints,
             answers.shape[1],

@@ -99,7 +99,7 @@ def draw_neighbourhoods(
     the number of threads (default: one per processor).
     """
     threads = check_threads(threads)
-    numbers = check_tuples(graph, tuples)
+    numbers = check_tuples(tuples, len(graph))
     job = make_draw_job(graph, numbers, sampling or SamplingConfig(), hidden)
     return collect_neighbourhoods(job, numbers, job.draw(threads))
 
@@ -164,17 +164,17 @@ def _name_members(graph: GaifmanGraph, objects: tuple[str, ...], members: Ints, 
     )
 
 
-def check_tuples(graph: GaifmanGraph, tuples: npt.ArrayLike) -> Ints:
-    """Return the tuples as int32 (b, n), or raise an error."""
+def check_tuples(tuples: npt.ArrayLike, objects: int) -> Ints:
+    """Return tuples of numbers below that of objects as int32 (b, n), or raise an error."""
     array = np.asarray(tuples)
     if array.ndim != 2 or array.shape[1] == 0 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
         raise KnowledgeBaseError(
             f"tuples must be integers of shape (tuples, arity), got {array.dtype} of shape {array.shape}",
             hint="one tuple of two objects is [[3, 5]]; a tuple has at least one object",
         )
-    wrong = array[(array < 0) | (array >= len(graph))]
+    wrong = array[(array < 0) | (array >= objects)]
     if len(wrong):
-        raise KnowledgeBaseError(f"objects are numbered from 0 to {len(graph) - 1}, not {wrong[0]}")
+        raise KnowledgeBaseError(f"objects are numbered from 0 to {objects - 1}, not {wrong[0]}")
     return array.astype(np.int32)
 
 

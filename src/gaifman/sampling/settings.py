@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gaifman.config import check_choice, check_fraction, check_int, check_seed
-from gaifman.kb.gaifman_graph import check_radius
+from gaifman.config import check_choice, check_fraction, check_int, check_radius, check_seed
 from gaifman.sampling.negatives import NEGATIVE_SAMPLING
 from gaifman.sampling.rng import Keys, fold_in, make_key
 

@@ -23,7 +23,7 @@ from gaifman.completion import Completion
 from gaifman.config import Budget, Deadline
 from gaifman.errors import GaifmanError, KnowledgeBaseError, similar_names
 from gaifman.explain.svg import Diagram
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import Bindings, relation_query, to_bracketed
 from gaifman.logic.parser import parse_query
@@ -129,7 +129,7 @@ class Service:
     @cached_property
     def graph(self) -> GaifmanGraph:
         """The Gaifman graph."""
-        return build_graph(self.kb)
+        return graph_of(self.kb)
 
     @cached_property
     def _object_index(self) -> NameIndex:

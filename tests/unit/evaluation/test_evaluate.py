@@ -12,13 +12,13 @@ import pytest
 import gaifman
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
+from gaifman.evaluation import scorers
 from gaifman.evaluation import tasks as subjects
 from gaifman.evaluation.evaluate import Classification, Evaluation, EvaluationConfig, evaluate
+from gaifman.evaluation.scorers import NetworkScorer
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
-from gaifman.ranking import scorers
 from gaifman.ranking.ranks import TIES
-from gaifman.ranking.scorers import NetworkScorer
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import TrainingConfig

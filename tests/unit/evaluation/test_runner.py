@@ -17,13 +17,13 @@ from evaluation_cases import DRAWS, HELD, TEST, completed, ranked, train
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.evaluation import tasks as examining
 from gaifman.evaluation.evaluate import Evaluation, evaluate, evaluate_draw_counts
+from gaifman.evaluation.scorers import NetworkScorer
 from gaifman.evaluation.tasks import TaskResult, open_checkpoint
 from gaifman.io.model_file import checksum, model_bytes
 from gaifman.jobs.run import Run, read_log
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.ranking.ranks import TIES
-from gaifman.ranking.scorers import NetworkScorer
 from processes import run
 from trained import FEW, towns, worker
 

@@ -10,6 +10,7 @@ import pytest
 import gaifman
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
+from gaifman.evaluation.scorers import FallbackScorer, NetworkScorer
 from gaifman.evaluation.tasks import (
     EvaluationData,
     EvaluationTask,
@@ -19,7 +20,6 @@ from gaifman.evaluation.tasks import (
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.predict import FallbackPredictor
-from gaifman.ranking.scorers import FallbackScorer, NetworkScorer
 from trained import FEW, towns, worker
 
 LATE = [("likes", "p00", "p01"), ("likes", "p02", "p01")]

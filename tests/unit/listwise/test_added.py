@@ -19,9 +19,8 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.listwise import added
 from gaifman.listwise.added import AddedFormulas
 from gaifman.listwise.evidence import _formula_key
-from gaifman.listwise.predictor import ListwisePredictor
 from gaifman.listwise.ranker import ListwiseConfig, fit_ranker
-from gaifman.listwise.scoring import Scorer
+from gaifman.listwise.scoring import ListwisePredictor, Scorer
 from gaifman.listwise.steps import build_steps
 from gaifman.logic.parser import parse_feature
 from gaifman.predict import NetworkPredictor

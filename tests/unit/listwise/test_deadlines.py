@@ -11,7 +11,7 @@ from gaifman.config import Deadline
 from gaifman.errors import StoppedError
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.listwise import mining
-from gaifman.listwise.predictor import ListwisePredictor
+from gaifman.listwise.scoring import ListwisePredictor
 from gaifman.ranking.candidates import RankingOptions
 
 

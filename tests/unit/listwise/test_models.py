@@ -13,6 +13,7 @@ import gaifman
 from gaifman.completion import train_completion
 from gaifman.errors import FormulaError, InputError, KnowledgeBaseError
 from gaifman.io.model_file import Arrays, model_bytes, read_model, write_model
+from gaifman.kb import gaifman_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.predict import NetworkPredictor
 from gaifman.training import Callback, TrainingConfig
@@ -35,6 +36,25 @@ def geography(countries: int = 40) -> KnowledgeBase:
 @pytest.fixture(scope="module")
 def completion() -> gaifman.Completion:
     return gaifman.complete(geography(), ["capital", "city", "city_in"], seed=1)
+
+
+def test_answers_and_reasons_build_no_graph_and_distances_build_one(
+    completion: gaifman.Completion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, build = list[str](), gaifman_graph.build_graph
+
+    def count(kb: KnowledgeBase) -> gaifman_graph.GaifmanGraph:
+        built.append("graph")
+        return build(kb)
+
+    monkeypatch.setattr(gaifman_graph, "build_graph", count)
+    model = completion.with_kb(geography())
+    assert len(model.answers("capital('land8', y)"))
+    assert model.explain("capital", "land9", "city9.0").reasons
+    assert built == []
+    for _ in range(2):
+        assert len(model.answers("capital(x, y)", candidates="near"))
+        assert built == ["graph"]
 
 
 def test_the_missing_fact_comes_first_and_a_second_capital_is_improbable(completion: gaifman.Completion) -> None:

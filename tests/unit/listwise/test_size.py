@@ -11,7 +11,7 @@ import pytest
 import gaifman
 from gaifman.errors import KnowledgeBaseError
 from gaifman.io.model_file import Arrays
-from gaifman.listwise.predictor import ListwisePredictor
+from gaifman.listwise.scoring import ListwisePredictor
 from gaifman.model_card import model_card
 
 FEW: dict[str, Any] = {"base": "listwise", "options": {"max_steps": 2}, "seed": 1}

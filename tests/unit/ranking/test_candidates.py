@@ -45,7 +45,7 @@ def found(
     relation, pattern = atom_pattern(text, kb, list(kb.relations))
     options = RankingOptions(10, known, restrict_to, way, limit)
     query = relation_query(relation, kb.relations[relation].arity)
-    return select_candidates(build_graph(kb), query, pattern, kb.tuples(relation), options)
+    return select_candidates(kb, query, pattern, kb.tuples(relation), options)
 
 
 def named(one: Candidates, kb: KnowledgeBase = KB) -> list[str]:
@@ -156,15 +156,13 @@ def test_the_atoms_of_a_query_choose_the_types(text: str, description: str) -> N
     query = parse_query(text, demo())
     options = RankingOptions(candidates="typed", max_candidates=10**9)
     known = np.zeros((0, len(query.variables)), np.int32)
-    assert (
-        select_candidates(build_graph(kb), query, model_pattern(query, kb), known, options).description == description
-    )
+    assert select_candidates(kb, query, model_pattern(query, kb), known, options).description == description
 
 
 def test_a_query_with_connectives_has_candidates_by_its_atoms() -> None:
     query = parse_query("exists z. borders(x, z) & capital(z, y)", demo())
     pattern = model_pattern(query, demo(), bindings={"x": "france"})
-    candidates = select_candidates(build_graph(demo()), query, pattern, np.zeros((0, 2), np.int32))
+    candidates = select_candidates(demo(), query, pattern, np.zeros((0, 2), np.int32))
     assert (candidates.description, len(candidates.values)) == ("city", 250)
 
 

@@ -132,7 +132,7 @@ def test_what_answers_leaves_out_is_no_candidate() -> None:
     dogs = {kb.object_id(f"d{i}") for i in range(5)}
     for text, proposed in (("", dogs), ("types: knows town, _", set())):
         graph, query = given.evaluator.graph, given.examples.query
-        examples = TrainingExamples(graph, query, config, parse_constraints(text, kb))
+        examples = TrainingExamples(graph.kb, query, config, parse_constraints(text, kb))
         ranking = module.HeldOutRanking(examples, no_scores, examples.held_out_rows)
         rows = examples.held_out_rows
         lists = list(ranking._candidates(0, rows, 1_000))
@@ -149,5 +149,5 @@ def test_candidates_are_those_of_answers() -> None:
     kb = given.evaluator.graph.kb
     for position, text in enumerate(("lives_in(x, 't1')", "lives_in('p001', y)")):
         _, pattern = atom_pattern(text, kb, ["lives_in"])
-        wanted = select_candidates(given.evaluator.graph, given.examples.query, pattern, given.examples.answers)
+        wanted = select_candidates(given.evaluator.graph.kb, given.examples.query, pattern, given.examples.answers)
         assert ranking.pools[position].tolist() == wanted.values[:, 0].tolist()

@@ -91,9 +91,9 @@ def test_the_laws_hold_for_every_relation(kb: KnowledgeBase, pool: str, hide: st
         config = ExampleConfig(negative_sampling=pool, hide=hide, negatives=3, holdout=0.3, block_size=block)
         if not relation.count:
             with pytest.raises(KnowledgeBaseError, match="has no answers"):
-                TrainingExamples(graph, query, config)
+                TrainingExamples(graph.kb, query, config)
             continue
-        found = TrainingExamples(graph, query, config)
+        found = TrainingExamples(graph.kb, query, config)
         true, trained, seen = set(rows(found.answers)), set(rows(found.answers[found.training_rows])), []
         assert true.isdisjoint(rows(found.held_out_block().negatives))
         for one in found.blocks(1):
@@ -130,7 +130,7 @@ def test_a_head_can_have_constraints() -> None:
     kb = KnowledgeBase.from_facts([("parent", f"a{i}", f"b{i % 3}") for i in range(6)])
     query = parse_query("sibling(x, y) :- parent(x, z), parent(y, z), x != y", kb)
     rules = parse_constraints("functional: sibling 1→2", kb, query=query)
-    (block,) = TrainingExamples(build_graph(kb), query, ExampleConfig(negatives=8), rules).blocks(0)
+    (block,) = TrainingExamples(kb, query, ExampleConfig(negatives=8), rules).blocks(0)
     first = block.negatives[:, 0] != block.answers[block.sources, 0]
     seen = {row[0] for row in rows(block.answers)}
     assert set(block.negatives[first, 0].tolist()) <= seen
@@ -182,9 +182,9 @@ def test_queries_without_answers_or_variables_are_refused() -> None:
     with pytest.raises(KnowledgeBaseError, match="has no free variables"):
         examples(kb, "exists x, y. born_in(x, y)")
     with pytest.raises(FormulaError, match="no relation born_im"):
-        TrainingExamples(build_graph(kb), parse_query("born_im(x, y)"))
+        TrainingExamples(kb, parse_query("born_im(x, y)"))
     with pytest.raises(FormulaError, match="born_in has 2 "):
-        TrainingExamples(build_graph(kb), parse_query("born_in(x)"))
+        TrainingExamples(kb, parse_query("born_in(x)"))
 
 
 def test_known_tuples_of_another_shape_are_refused() -> None:
@@ -239,7 +239,7 @@ class TestData:
         counts = np.diff(table.starts)
         for number in [*np.argsort(-counts)[:8].tolist(), *np.argsort(counts)[:40].tolist()]:
             name = kb.content.relations[number]
-            found = TrainingExamples(graph, parse_query(f"{format_relation(name)}(x, y)"))
+            found = TrainingExamples(graph.kb, parse_query(f"{format_relation(name)}(x, y)"))
             made = 0
             for block in found.blocks(0):
                 tuples = block.negatives.astype(np.int64)

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_cases import Row, examples, facts, named, rows, towns, whole
-from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.notation import format_relation
 from gaifman.logic.parser import parse_query
@@ -64,10 +63,8 @@ def test_links_hide_every_fact_between_two_objects_of_the_tuple_or_its_answer(kb
         if relation.count:
             query = f"{format_relation(name)}({', '.join('xyzu'[: relation.arity])})"
             config = ExampleConfig(hide="links", negatives=3, holdout=0, seed=seed)
-            found = TrainingExamples(build_graph(kb), parse_query(query), config)
-            plain = TrainingExamples(
-                build_graph(kb), parse_query(query), ExampleConfig(negatives=3, holdout=0, seed=seed)
-            )
+            found = TrainingExamples(kb, parse_query(query), config)
+            plain = TrainingExamples(kb, parse_query(query), ExampleConfig(negatives=3, holdout=0, seed=seed))
             for block, other in zip(found.blocks(0), plain.blocks(0), strict=True):
                 assert rows(block.negatives) == rows(other.negatives)
                 tuples = rows(block.answers)
@@ -227,7 +224,7 @@ def test_targets_of_a_path_equal_the_definition(kb: KnowledgeBase) -> None:
     query = parse_query(f"exists z. {format_relation(name)}(x, z) & {format_relation(name)}(z, y)") if name else None
     if query is None or not len(answers(kb, query)):
         return
-    found = TrainingExamples(build_graph(kb), query)
+    found = TrainingExamples(kb, query)
     sure = {(f.objects[0], f.objects[1]): f.confidence for f in kb.facts(name)}
     for (x, y), target in zip(rows(found.answers), found.targets.tolist(), strict=True):
         one, other = kb.object_name(x), kb.object_name(y)
@@ -242,12 +239,11 @@ def test_targets_of_a_path_equal_the_definition(kb: KnowledgeBase) -> None:
 @settings(max_examples=60)
 @given(knowledge_bases(attributes=False, facts=12), st.permutations("xyzu"))
 def test_facts_taken_directly_are_what_the_engine_gives(kb: KnowledgeBase, letters: list[str]) -> None:
-    graph = build_graph(kb)
     for name, relation in kb.relations.items():
         variables = sorted(letters[: relation.arity])
         text = f"q({', '.join(variables)}) :- {format_relation(name)}({', '.join(letters[: relation.arity])})"
         query = parse_query(text)
-        direct, engine = _answers_of_atom(graph, query), _answers_of_formula(graph, query, 0)
+        direct, engine = _answers_of_atom(kb, query), _answers_of_formula(kb, query, 0)
         assert direct is not None
         assert rows(direct[0]) == rows(engine[0])
         assert direct[1].hidden.starts.tolist() == engine[1].hidden.starts.tolist()

@@ -14,7 +14,7 @@ import numpy as np
 
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.tables import Floats, Ints
-from gaifman.listwise.predictor import ListwisePredictor
+from gaifman.listwise.scoring import ListwisePredictor
 from gaifman.models.calibration import logistic
 from gaifman.predict import FallbackPredictor, NetworkPredictor, Predictor, prefix_means
 from gaifman.ranking.fast_scoring import SplitScorerCache
@@ -79,7 +79,7 @@ class NetworkScorer:
             return split.scores(tuples, position)
 
     def _draw(self, tuples: Ints, position: int) -> Floats:
-        ids, objects = self.predictor.tuple_ids(tuples), len(self.predictor.graph)
+        ids, objects = self.predictor.tuple_ids(tuples), len(self.predictor.kb.objects)
         if not 0 <= position < self.predictor.arity:
             raise KnowledgeBaseError(f"positions are numbered from 0 to {self.predictor.arity - 1}, not {position}")
         found = np.empty((len(self.counts), len(ids) * objects))
@@ -158,7 +158,7 @@ class FallbackScorer:
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """The fallback probability of every candidate, for each number of draws."""
-        found, objects = [], np.arange(len(self._predictor.graph), dtype=np.int32)
+        found, objects = [], np.arange(len(self._predictor.kb.objects), dtype=np.int32)
         for row in tuples:
             candidates = np.repeat(row[None].astype(np.int32), len(objects), axis=0)
             candidates[:, position] = objects
@@ -182,10 +182,9 @@ class PopularityScorer:
     [[[0.0, 0.0, 1.0, 2.0]]]
     """
 
-    def __init__(self, known: Ints, objects: int, counts: int = 1) -> None:
-        """`known` (k, arity) are the tuples to count; there is one score for each of `counts` numbers of draws."""
+    def __init__(self, known: Ints, objects: int) -> None:
+        """`known` (k, arity) are the tuples to count."""
         self._frequency = [np.bincount(column, minlength=objects).astype(np.float64) for column in known.T]
-        self._counts = counts
 
     @property
     def block_size(self) -> int:
@@ -194,12 +193,12 @@ class PopularityScorer:
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """The frequency of every object at the position."""
-        return np.tile(self._frequency[position], (self._counts, len(tuples), 1))
+        return np.tile(self._frequency[position], (1, len(tuples), 1))
 
     def tuple_scores(self, tuples: Ints) -> Floats:
         """The logarithm of the product of the frequencies of a tuple's objects, each plus one."""
         found = sum(np.log1p(own[tuples[:, position]]) for position, own in enumerate(self._frequency))
-        return np.tile(found, (self._counts, 1))
+        return np.tile(found, (1, 1))
 
     def probabilities(self, scores: Floats) -> Floats:
         """Frequencies have no probabilities: NaN."""

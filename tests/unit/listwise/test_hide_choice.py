@@ -11,9 +11,9 @@ import gaifman
 from gaifman.completion import PartStore, RelationTrainer
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
+from gaifman.listwise import hide_choice
+from gaifman.listwise.hide_choice import CHOICES, ValidationFacts, reciprocal_ranks
 from gaifman.model_card import model_card
-from gaifman.ranking import hide_choice
-from gaifman.ranking.hide_choice import CHOICES, ValidationFacts, reciprocal_ranks
 from gaifman.training import TrainingConfig
 
 FEW: dict[str, Any] = {"options": {"max_steps": 2}, "seed": 1}

@@ -10,9 +10,9 @@ import pytest
 import gaifman
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
+from gaifman.evaluation import scorers as ranking
+from gaifman.evaluation.scorers import NetworkScorer
 from gaifman.kb.tables import Floats, Ints
-from gaifman.ranking import scorers as ranking
-from gaifman.ranking.scorers import NetworkScorer
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.settings import SamplingConfig
 from trained import FEW, GOOD, network, towns

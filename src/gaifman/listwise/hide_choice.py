@@ -15,7 +15,7 @@ import numpy as np
 from gaifman.errors import KnowledgeBaseError, plural, similar_names
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, freeze
-from gaifman.listwise.relation import RelationScorer
+from gaifman.listwise.scoring import RelationScorer
 from gaifman.ranking.ranks import CandidateFilter, compute_ranks
 from gaifman.sampling.rng import fold_in_rows, make_key
 
@@ -146,11 +146,6 @@ class HideChoice:
             "left_out": self.left_out,
             "mrr": mrr,
         }
-
-
-def choice_metadata(choice: HideChoice | None) -> dict[str, Any]:
-    """The choice for the metadata of a model; nothing if there was none."""
-    return {} if choice is None else {"hide_choice": choice.as_dict()}
 
 
 def describe_choice(choice: Mapping[str, Any]) -> str:

@@ -1,0 +1,469 @@
+"""Train the ranked lists of a relation, and measure them on its held-out facts.
+
+>>> from gaifman.logic.ast import relation_query
+>>> choose_base(TrainingConfig(), relation_query("capital", 2))
+'listwise'
+>>> choose_base(TrainingConfig(size=20), relation_query("capital", 2))
+'mlp'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.errors import FormulaError, KnowledgeBaseError, similar_names
+from gaifman.io.model_file import Arrays, strip_prefix
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints, Longs, freeze
+from gaifman.listwise.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
+from gaifman.listwise.mining import SPARSE_MINING, MiningConfig, WalkBound, choose_mining
+from gaifman.listwise.odds import Odds, Proposals, fit_odds
+from gaifman.listwise.ranker import ListwiseConfig, Ranker, fit_with_trial
+from gaifman.listwise.scoring import RelationRankers, RelationScorer
+from gaifman.listwise.serialization import Vocabulary, ranker_arrays, ranker_from_arrays
+from gaifman.listwise.steps import StepIndex, build_steps
+from gaifman.logic.ast import Feature, Query
+from gaifman.models.calibration import HeldOut, HeldOutReport, Reliability, reliability
+from gaifman.ranking.ranks import HeldOutRanking, HeldOutRanks
+from gaifman.sampling.constraints import Constraints
+from gaifman.sampling.examples import TrainingExamples
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
+from gaifman.training import AUTO, LISTWISE, NETWORK_RADIUS, NETWORK_SIZE, Callback, TrainingConfig
+
+NETWORK_SETS = ("paper", "universal-schema")
+"""Feature sets that ask for the network if nothing else is given."""
+_SHARED = ("seed", "hide", "holdout", "max_held_out", "mining", "bound")
+"""Settings of training, not options of the base model."""
+SPARSE_CONFIG = ListwiseConfig(SPARSE_MINING, questions=4_000, answers_per_question=1_000)
+"""For sparse knowledge bases: there are few other answers to a question, and more questions help."""
+MAX_PROPOSALS = 3_000
+"""Candidates that the odds of one relation are fitted to."""
+MAX_TOTAL_PROPOSALS = 100_000
+"""Candidates of all relations together: 100 s on FB15k-237, of 600 s to train it."""
+MIN_PROPOSALS = 200
+BEST, OTHERS = 6, 4
+"""Candidates of one question: those with the highest scores, and others by key."""
+MAX_MEASURED = 1_000
+"""Held-out facts that the AUC is measured on."""
+MAX_RANKED_TUPLES, MAX_TOTAL_TUPLES = 600_000, 40_000_000
+"""Candidates that are ranked for the figures of one relation, and of all."""
+MIN_PROPOSED = 0.05
+"""The reliability is that of tuples that are proposed with at least this probability."""
+UNFITTED = Odds(0.0, np.zeros(0), 0.5)
+"""Before the odds are fitted."""
+
+
+def listwise_options() -> list[str]:
+    """The options of ranked lists."""
+    return [each.name for kind in (MiningConfig, ListwiseConfig) for each in fields(kind) if each.name not in _SHARED]
+
+
+def choose_base(config: TrainingConfig, query: Query) -> str:
+    """The base model for a query: ranked lists for a relation, the network for other queries.
+
+    A named feature set by itself, a size of neighbourhoods or an option of the network ask for the network, unless
+    ranked lists are named. Other feature sets are added to what ranked lists mine.
+    """
+    if config.base == LISTWISE:
+        if query.atomic_relation is None:
+            raise FormulaError(
+                f"{query} is not one relation with its variables in order, which ranked lists need",
+                hint='for other queries: base="mlp", or --base mlp',
+            )
+        _check_options(config.options)
+        return LISTWISE
+    if config.base != AUTO:
+        return config.base
+    own = set(config.options) <= set(listwise_options())
+    of_network = config.phi in NETWORK_SETS or config.size != AUTO or not own
+    return "mlp" if of_network or query.atomic_relation is None else LISTWISE
+
+
+def resolve_config(config: TrainingConfig, query: Query) -> TrainingConfig:
+    """The settings with the base model, the size, the radius and what is hidden that `auto` stands for.
+
+    The radius of ranked lists with a size stays `auto`: it depends on the length of paths.
+    """
+    base = choose_base(config, query)
+    size, radius = config.size, config.radius
+    if size == AUTO:
+        size = None if base == LISTWISE else NETWORK_SIZE
+    if radius == AUTO and (base != LISTWISE or size is None):
+        radius = NETWORK_RADIUS
+    return replace(config, base=base, size=size, radius=radius, hide="facts" if config.hide == AUTO else config.hide)
+
+
+def check_validation(config: TrainingConfig, query: Query) -> None:
+    """Raise an error if validation facts have nothing to choose with these settings."""
+    if choose_base(config, query) != LISTWISE:
+        raise KnowledgeBaseError(
+            "validation facts choose what ranked lists hide, and the model is a network",
+            hint='leave out the validation facts, or choose ranked lists: base="listwise", or --base listwise',
+        )
+    if config.hide != AUTO:
+        raise KnowledgeBaseError(
+            f"hide={config.hide} is given: validation facts have nothing to choose",
+            hint="leave out one of the two",
+        )
+
+
+def check_base(config: TrainingConfig, query: Query) -> None:
+    """Raise an error for a base model that does not exist, or options that it does not have."""
+    resolved = resolve_config(config, query)
+    if resolved.base == LISTWISE:
+        listwise_config(resolved)
+    else:
+        resolved.make_base_model()
+
+
+def listwise_config(config: TrainingConfig, index: StepIndex | None = None) -> ListwiseConfig:
+    """The settings of ranked lists, from those of training. Defaults depend on the knowledge base."""
+    _check_options(config.options)
+    sparse = index is not None and choose_mining(index) is SPARSE_MINING
+    default = SPARSE_CONFIG if sparse else ListwiseConfig()
+    mining = {each.name for each in fields(MiningConfig)}
+    own = {name: value for name, value in config.options.items() if name not in mining}
+    of_mining = {name: value for name, value in config.options.items() if name in mining}
+    mining_config = replace(default.mining, seed=config.seed, **of_mining)
+    return replace(default, mining=mining_config, bound=walk_bound(config), hide=config.hide, seed=config.seed, **own)
+
+
+def settings_for(config: TrainingConfig, kbs: int) -> TrainingConfig:
+    """The settings for a number of knowledge bases: in several, no formula names an object.
+
+    >>> settings_for(TrainingConfig(base="listwise"), 2).options
+    {'max_constants': 0}
+    """
+    if kbs == 1 or config.base != LISTWISE:
+        return config
+    return replace(config, options={**config.options, "max_constants": 0})
+
+
+def walk_bound(config: TrainingConfig) -> WalkBound | None:
+    """The members that walks pass through; None without a size."""
+    if not isinstance(config.size, int):
+        return None
+    radius = None if isinstance(config.radius, str) else config.radius
+    return WalkBound(config.size, config.draws, radius, config.seed)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    known = listwise_options()
+    for option in options:
+        if option not in known:
+            raise KnowledgeBaseError(
+                f"ranked lists have no option {option}",
+                suggestions=similar_names(option, known),
+                hint=f'options: {", ".join(known)}; those of the network need base="mlp", or --base mlp',
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedRankers:
+    """What training gives."""
+
+    rankers: tuple[Ranker, ...]
+    """Fitted to all facts."""
+    trials: tuple[Ranker, ...]
+    """Fitted without the held-out facts: these are measured."""
+
+
+class ListwiseTrainer:
+    """Trains the rankers of one relation."""
+
+    def __init__(self, examples: TrainingExamples, config: TrainingConfig, formulas: Sequence[Feature] = ()) -> None:
+        """`formulas` are added to the mined ones."""
+        relation = examples.query.atomic_relation
+        assert relation is not None, "ranked lists are for relations"
+        self.examples, self.config, self.relation = examples, config, relation
+        self.index: StepIndex = build_steps(examples.kb)
+        self.vocabulary = Vocabulary.of(self.index, formulas)
+        self.settings: ListwiseConfig = listwise_config(config, self.index)
+
+    @property
+    def arity(self) -> int:
+        """The number of positions."""
+        return int(self.examples.answers.shape[1])
+
+    def train(self, callback: Callback | None = None) -> TrainedRankers:
+        """Mine and fit one position after the other, from the callback's checkpoint if it has one."""
+        callback = callback or Callback()
+        done = self._restore(callback.load_checkpoint())
+        questions = min(self.settings.questions, len(self.examples.answers))
+        callback.on_train_begin(questions * self.arity, questions * len(done))
+        for position in range(len(done), self.arity):
+            held_out, formulas = self.examples.held_out_rows, self.vocabulary.formulas
+            done.append(fit_with_trial(self.index, self.relation, position, self.settings, held_out, formulas))
+            callback.on_block(questions, lambda: self._state(done))
+            callback.on_epoch_end(position + 1, done[-1][0].held_out_loss or 0.0, done[-1][0].held_out_loss)
+        return TrainedRankers(tuple(final for final, _ in done), tuple(trial for _, trial in done))
+
+    def _state(self, done: Sequence[tuple[Ranker, Ranker]]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """The finished positions, for a checkpoint."""
+        arrays = {
+            f"{position}/{kind}/{name}": array
+            for position, pair in enumerate(done)
+            for kind, ranker in zip(("final", "trial"), pair, strict=True)
+            for name, array in ranker_arrays(ranker, self.index).items()
+        }
+        return arrays, {"position": [len(done), 0]}
+
+    def _restore(self, saved: Any) -> list[tuple[Ranker, Ranker]]:
+        if not saved:
+            return []
+        arrays, meta = saved
+        found = []
+        for position in range(meta["position"][0]):
+            parts = []
+            for kind in ("final", "trial"):
+                prefix = f"{position}/{kind}/"
+                parts.append(
+                    ranker_from_arrays(
+                        strip_prefix(arrays, prefix), self.relation, position, self.arity, self.index, self.vocabulary
+                    )
+                )
+            found.append((parts[0], parts[1]))
+        return found
+
+    # What the trials say about held-out facts
+
+    def scorer(self, rankers: Sequence[Ranker]) -> RelationScorer:
+        """The scorer of some rankers on the training facts."""
+        return RelationScorer(self.index, rankers, self.settings)
+
+    def held_out(self, trials: RelationScorer) -> tuple[Floats, Floats, Floats]:
+        """The evidence of held-out facts and as many negatives, their targets, and how often a negative is true."""
+        block = self.examples.held_out_block(rows=self.examples.held_out_rows[:MAX_MEASURED])
+        pairs = ((block.answers, block.hidden), (block.negatives, block.negatives_hidden))
+        evidence = np.concatenate([trials.evidence(tuples, hidden) for tuples, hidden in pairs])
+        targets = np.concatenate([block.targets.astype(np.float64), np.zeros(len(block.negatives))])
+        shares = np.zeros(len(targets))
+        if self.config.missing and len(block.answers):
+            shares[len(block.answers) :] = self.examples.true_shares(block, self.config.missing)
+        return evidence, targets, shares
+
+    def proposals(self, trials: RelationScorer, models: int, pools: Sequence[Ints]) -> Proposals:
+        """Candidates of questions with a held-out fact hidden, and of questions as they stand, for all positions.
+
+        `pools` has the objects that can be proposed at each position.
+        """
+        count = max(MIN_PROPOSALS, min(MAX_PROPOSALS, MAX_TOTAL_PROPOSALS // max(models, 1)))
+        questions = max(1, count // (2 * self.arity * (BEST + OTHERS)))
+        parts = []
+        for position in range(self.arity):
+            parts += [*self._hidden_questions(trials, position, pools[position], questions)]
+            parts += [*self._standing_questions(trials, position, pools, questions)]
+        return Proposals.concatenate(parts, self.arity)
+
+    def _hidden_questions(self, trials: RelationScorer, position: int, pool: Ints, count: int) -> Iterator[Proposals]:
+        """Questions from which a held-out fact is hidden, as if the knowledge base missed it."""
+        rows = self._some(self.examples.held_out_rows, self.examples.answers, count, "propose hidden", position)
+        missing = self.config.assumed_missing
+        each = missing / (1 - missing) * len(self.examples.answers) / max(len(rows), 1) / self.arity
+        for row in rows.tolist():
+            block = self.examples.held_out_block(negatives=0, rows=np.array([row]))
+            answer, hidden = block.answers[0], block.hidden.of(0)
+            yield self._propose(trials, answer, hidden, position, pool, each, float(block.targets[0]))
+
+    def _standing_questions(
+        self, trials: RelationScorer, position: int, pools: Sequence[Ints], count: int
+    ) -> Iterator[Proposals]:
+        """Questions from which nothing is hidden: what they propose is not known, and counts as false."""
+        fixed = [i for i in range(self.arity) if i != position]
+        if len(fixed) == 1:
+            asked = np.zeros((len(pools[fixed[0]]), 2), np.int32)
+            asked[:, fixed[0]] = pools[fixed[0]]
+        else:
+            asked = np.unique(np.delete(self.examples.answers, position, axis=1), axis=0)
+            asked = np.insert(asked, position, 0, axis=1)
+        rows = self._some(np.arange(len(asked)), asked, count, "propose", position)
+        each = len(asked) / max(len(rows), 1) / self.arity
+        nothing = np.zeros(0, np.int64)
+        for row in rows.tolist():
+            yield self._propose(trials, asked[row], nothing, position, pools[position], each, None)
+
+    def _propose(
+        self,
+        trials: RelationScorer,
+        question: Ints,
+        hidden: Longs,
+        position: int,
+        pool: Ints,
+        weight: float,
+        target: float | None,
+    ) -> Proposals:
+        """The best candidates of a question and some others; the object of the question itself is true by `target`."""
+        scores = trials.scorers[position].scores(question.tolist(), freeze(hidden))
+        known = trials.known_answers(question.tolist(), freeze(hidden), position)
+        possible = pool[~np.isin(pool, known)]
+        if target is not None:
+            possible = possible[possible != question[position]]
+        order = possible[np.lexsort((possible, -scores[possible]))]
+        best, rest = order[:BEST], order[BEST:]
+        keys = fold_in(make_key(self.config.seed, "propose others", position), rest)
+        others = rest[np.argsort(keys, kind="stable")[:OTHERS]]
+        first = [] if target is None else [question[position]]
+        objects = np.concatenate([np.array(first, np.int32), best, others]).astype(np.int32)
+        tuples = np.tile(question, (len(objects), 1)).astype(np.int32)
+        tuples[:, position] = objects
+        unseen = HiddenFacts(np.arange(len(tuples) + 1) * len(hidden), np.tile(hidden, len(tuples)))
+        weights = np.full(len(tuples), weight)
+        if len(others):
+            weights[len(tuples) - len(others) :] *= len(rest) / len(others)
+        targets = np.zeros(len(tuples))
+        if target is not None:
+            targets[0] = target
+        return Proposals(trials.evidence(tuples, unseen), targets, weights)
+
+    def _some(self, rows: Longs, tuples: Ints, count: int, purpose: str, position: int) -> Longs:
+        keys = fold_in_rows(make_key(self.config.seed, purpose, position), tuples[rows])
+        return rows[np.argsort(keys, kind="stable")[:count]]
+
+
+def mean_shares(evidence: Floats) -> Floats:
+    """Shape (tuples,), float64: the geometric mean of the shares over the positions."""
+    shares: Floats = np.exp(evidence[:, : evidence.shape[1] // 2].mean(axis=1))
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedRelation:
+    """The ranked lists of a relation, with what is known about them."""
+
+    rankers: RelationRankers
+    """Without odds: these are fitted to the proposals, for one relation or for all together."""
+    evidence: Floats
+    """Shape (tuples, 2 · arity), float64: of held-out facts and their negatives."""
+    targets: Floats
+    """Shape (tuples,), float64: 1 for held-out facts."""
+    true_shares: Floats
+    """Shape (tuples,), float64: the probability that a negative is true, if some facts are missing."""
+    proposals: Proposals
+    ranks: HeldOutRanks
+
+    def held_out(self, odds: Odds, corrected: bool) -> HeldOut:
+        """The held-out tuples with their probabilities."""
+        return HeldOut(odds.probabilities(self.evidence), self.targets, self.true_shares if corrected else None)
+
+    def arrays(self) -> Arrays:
+        """Everything as arrays, for a run."""
+        arrays = {f"listwise/{name}": array for name, array in self.rankers.arrays.items()}
+        return arrays | {
+            "held/evidence": self.evidence,
+            "held/targets": self.targets,
+            "held/shares": self.true_shares,
+            "held/ranks": self.ranks.counts,
+            "held/ranked": np.array(self.ranks.facts, np.int64),
+            "held/available": self.ranks.available,
+            "proposed/evidence": self.proposals.evidence,
+            "proposed/targets": self.proposals.targets,
+            "proposed/weights": self.proposals.weights,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, relation: str, arity: int, vocabulary: Vocabulary) -> TrainedRelation:
+        """The relation of a run."""
+        own = {name.removeprefix("listwise/"): a for name, a in arrays.items() if name.startswith("listwise/")}
+        return cls(
+            RelationRankers(relation, arity, own, vocabulary, UNFITTED),
+            arrays["held/evidence"],
+            arrays["held/targets"],
+            arrays["held/shares"],
+            Proposals(arrays["proposed/evidence"], arrays["proposed/targets"], arrays["proposed/weights"]),
+            HeldOutRanks(arrays["held/ranks"], int(arrays["held/ranked"]), arrays["held/available"]),
+        )
+
+
+def train_relation(
+    examples: TrainingExamples,
+    config: TrainingConfig,
+    callback: Callback | None = None,
+    models: int = 1,
+    formulas: Sequence[Feature] = (),
+) -> TrainedRelation:
+    """Train the ranked lists of a relation, with `formulas` added to the mined ones.
+
+    The work of measuring them is shared by `models` models.
+    """
+    trainer = ListwiseTrainer(examples, config, formulas)
+    trained = trainer.train(callback)
+    trials = trainer.scorer(trained.trials)
+
+    def scores(tuples: Ints, hidden: HiddenFacts, position: int) -> Floats:
+        return trials.position_evidence(tuples, hidden, position)[0]
+
+    ranking = HeldOutRanking(examples, scores, examples.held_out_rows, as_answers_see=True)
+    ranks = HeldOutRanks.concatenate([])
+    if len(examples.held_out_rows):
+        ranks = ranking.rank(min(MAX_RANKED_TUPLES, MAX_TOTAL_TUPLES // max(models, 1)))
+    evidence, targets, shares = trainer.held_out(trials)
+    arrays = {
+        f"{position}/{name}": array
+        for position, ranker in enumerate(trained.rankers)
+        for name, array in ranker_arrays(ranker, trainer.index).items()
+    }
+    rankers = RelationRankers(trainer.relation, trainer.arity, arrays, trainer.vocabulary, UNFITTED)
+    proposals = trainer.proposals(trials, models, ranking.pools)
+    return TrainedRelation(rankers, evidence, targets, shares, proposals, ranks)
+
+
+def rank_validation_facts(
+    kb: KnowledgeBase,
+    query: Query,
+    config: TrainingConfig,
+    constraints: Constraints | None,
+    tuples: Ints,
+    known: Ints,
+) -> dict[str, Floats]:
+    """What can be hidden → the reciprocal ranks of validation facts (b, arity) if that is hidden in training.
+
+    The known facts (k, arity), which include these, are no rivals, and neither are those of the knowledge base.
+    """
+    found = {}
+    questions = min(MAX_QUESTIONS, listwise_config(config, build_steps(kb)).questions)
+    for choice in CHOICES:
+        own = replace(config, hide=choice, options={**config.options, "questions": questions})
+        trainer = ListwiseTrainer(TrainingExamples(kb, query, own, constraints), own)
+        true = np.unique(np.concatenate([kb.tuples(trainer.relation), known]), axis=0)
+        found[choice] = reciprocal_ranks(trainer.scorer(trainer.train().rankers), tuples, true)
+    return found
+
+
+def fit_all_odds(trained: Iterable[TrainedRelation]) -> dict[str, Odds]:
+    """Relation → its odds. Those with few facts share strength with all others of their arity."""
+    relations = list(trained)
+    found: dict[str, Odds] = {}
+    for arity in sorted({one.rankers.arity for one in relations}):
+        own = [one for one in relations if one.rankers.arity == arity]
+        pooled = fit_odds(Proposals.concatenate([one.proposals for one in own], arity))
+        found |= {one.rankers.relation: fit_odds(one.proposals, pooled) if len(own) > 1 else pooled for one in own}
+    return found
+
+
+def listwise_report(trained: Iterable[tuple[TrainedRelation, Odds]], corrected: bool) -> HeldOutReport:
+    """The quality of probabilities on held-out facts, and of what is proposed."""
+    pairs = list(trained)
+    parts = [one.held_out(odds, corrected) for one, odds in pairs]
+    shares = np.concatenate([np.zeros(0), *(np.zeros(0) if p.true_shares is None else p.true_shares for p in parts)])
+    held_out = HeldOut(
+        np.concatenate([np.zeros(0), *(part.means for part in parts)]),
+        np.concatenate([np.zeros(0), *(part.targets for part in parts)]),
+        shares if corrected else None,
+    )
+    proposed = [(np.zeros(0),) * 4]  # without a trained relation, nothing is proposed
+    for one, odds in pairs:
+        evidence, own = one.proposals.evidence, one.proposals
+        proposed.append((odds.probabilities(evidence), mean_shares(evidence), own.targets, own.weights))
+    p, raw, targets, weights = map(np.concatenate, zip(*proposed, strict=True))
+    return HeldOutReport(held_out, _reliability(raw, targets, weights, raw), _reliability(p, targets, weights, p))
+
+
+def _reliability(p: Floats, targets: Floats, weights: Floats, proposed: Floats) -> Reliability | None:
+    rows = (proposed >= MIN_PROPOSED) & (weights > 0)
+    return reliability(p[rows], targets[rows], weights[rows]) if rows.any() else None
