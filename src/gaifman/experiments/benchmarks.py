@@ -25,7 +25,7 @@ from gaifman.experiments.paper import VISIBLE_FACTS
 from gaifman.jobs.train import SourceText, TrainingSpec
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.listwise.training import listwise_options
-from gaifman.training import TrainingConfig
+from gaifman.training import AUTO, LISTWISE, TrainingConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +202,14 @@ class BenchmarkExperiment:
 
     @property
     def chosen_settings(self) -> dict[str, Any]:
-        """The settings chosen on the validation facts, without those that `options` replaces."""
-        chosen = CHOSEN_SETTINGS[self.data].items()
-        return {name: value for name, value in chosen if name not in self.given_settings}
+        """The settings chosen on the validation facts, without those that are given or that a given base lacks."""
+        given = self.given_settings
+        lacking = () if given.get("base", AUTO) in (AUTO, LISTWISE) else listwise_options()
+        return {
+            name: value
+            for name, value in CHOSEN_SETTINGS[self.data].items()
+            if name not in given and name not in lacking
+        }
 
     @property
     def given_settings(self) -> dict[str, Any]:
