@@ -89,8 +89,9 @@ class ListwiseConfig:
     batch_size: int = 32
     rate: float = 0.1
     fact_dropout: float = 0.2
-    """Share of the other facts of the fixed objects that a question does not see in training: a knowledge base that
-    misses facts misses several. Otherwise what is missing is found by elimination; chosen on validation facts."""
+    """Share of the facts of the fixed objects with others than the answer that a question does not see in training: a
+    knowledge base that misses facts misses several. Otherwise what is missing is found by elimination. Chosen on
+    validation facts."""
     holdout: float = 0.15
     """Share of the facts that penalty, epochs and lengths of paths are chosen on."""
     max_held_out: int = 300
@@ -505,10 +506,14 @@ def _ask(
 
 
 def _drop_facts(index: StepIndex, fact: Ints, fixed: Sequence[int], hidden: Longs, config: ListwiseConfig) -> Longs:
-    """The hidden facts, and others of the fixed objects that the question of a fact does not see, by key."""
-    bounds = index.table.group_starts[index.table.starts]
-    steps = [index.table.facts[bounds[obj] : bounds[obj + 1]] for obj in fact[list(fixed)].tolist()]
-    own = np.unique(np.concatenate([hidden[:0], *steps]))
+    """The hidden facts, and others of the fixed objects that the question of a fact does not see, by key.
+
+    Facts with the answer are kept, so that what is true of answers does not look less certain than it is.
+    """
+    table = index.table
+    bounds, [answer] = table.group_starts[table.starts], np.delete(fact, fixed)
+    steps = np.concatenate([np.arange(*bounds[obj : obj + 2]) for obj in fact[list(fixed)].tolist()] or [hidden])
+    own = np.setdiff1d(table.facts[steps], table.facts[steps[table.targets[steps] == answer]])
     key = fold_in_rows(make_key(config.seed, "fact dropout"), fact[None])[0]
     dropped = own[fold_in(key, own) < np.uint64(config.fact_dropout * 2.0**64)]
     return freeze(np.union1d(hidden, dropped))
