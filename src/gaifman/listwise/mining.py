@@ -83,7 +83,7 @@ class WalkBound:
     seed: int = 0
 
     def sampling(self, steps: int, max_arity: int) -> SamplingConfig:
-        """How the members for paths of so many steps are drawn.
+        """How the members for paths of this length are drawn.
 
         All objects of a walk but the last are at most steps − 1 from its start; another object of the last fact, if it
         has more than two, is one further.
@@ -397,7 +397,7 @@ def mine_formulas(
 ) -> MinedFormulas:
     """The formulas that lead from the object at the fixed position of a relation's facts to that at the open position.
 
-    Held-out facts do not count for formulas with constants: there are so many that some fit by chance.
+    Held-out facts do not count for formulas with constants, of which some fit by chance.
     """
     config = config or MiningConfig()
     facts = index.kb.tuples(relation)

@@ -60,7 +60,7 @@ DEFAULT_PENALTY, DEFAULT_UPDATES = 0.001, 100
 PATIENCE = 3
 """Epochs without a smaller loss before no more are tried."""
 MIN_BATCHES, MANY_BATCHES, SMALL_BATCH = 8, 64, 16
-"""An epoch has at least so many batches, and with batches of more than `SMALL_BATCH` questions so many."""
+"""Batches of an epoch, at least; and at least, if they have more than `SMALL_BATCH` questions."""
 
 SHORT_STEPS = 2
 """Longer paths are used where they make the loss on held-out questions smaller. With too few of these to tell, they
