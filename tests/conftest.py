@@ -21,6 +21,10 @@ from trained import FEW, towns, worker
 settings.register_profile("without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("without a clock")
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a job in the background of a script ignores Ctrl-C, and so would the commands that tests interrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture(autouse=True)
 def no_child_is_left() -> Iterator[None]:

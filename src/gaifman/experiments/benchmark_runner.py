@@ -234,7 +234,8 @@ def notes(results: Mapping[str, Any]) -> list[str]:
 def _settings_note(results: Mapping[str, Any]) -> str:
     """Tell which settings are not the defaults, and who chose them."""
     chosen, given = results["chosen_settings"], results["given_settings"]
-    parts = [f"{_settings_text(chosen)}, chosen on the validation facts"] if chosen else []
+    reason = "because all objects are new" if BENCHMARKS[results["data"]].is_inductive else "on the validation facts"
+    parts = [f"{_settings_text(chosen)}, chosen {reason}"] if chosen else []
     parts += [f"{_settings_text(given)}, given"] if given else []
     if not parts:
         parts = ["all are the defaults, none was chosen on the validation facts"]
