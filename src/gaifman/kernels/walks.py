@@ -25,7 +25,7 @@ PATH, DEPTH, VALID, SOURCE, SIZE, END, WORK = range(7)
 """Items of `WalkScratch.state`."""
 UNREACHED = 127
 FEW = 4
-"""So many hidden facts can be in any order."""
+"""Up to this number, hidden facts can be in any order."""
 
 
 class StepTable(NamedTuple):
