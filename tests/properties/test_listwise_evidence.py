@@ -18,7 +18,7 @@ from gaifman.listwise.evidence import collect_evidence
 from gaifman.listwise.mining import MinedFormulas, WalkBound
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
-from gaifman.listwise.scoring import OTHERS_WEIGHT, ListwisePredictor, RelationScorer
+from gaifman.listwise.scoring import OTHERS_WEIGHT, ListwisePredictor, ReachCache, RelationScorer
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.ast import Feature, relation_query
 from gaifman.models.calibration import log_odds
@@ -178,6 +178,25 @@ def test_tuples_are_scored_alike_alone_and_together(seed: int) -> None:
     for row in range(len(tuples)):
         alone = scorer.evidence(tuples[row : row + 1], hidden.select(np.array([row])))
         assert together[row].tolist() == alone[0].tolist()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("entries", [1, 10_000])
+def test_what_is_kept_of_single_objects_changes_no_score(
+    seed: int, entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "MAX_CACHED_ENTRIES", entries)
+    case = Case(seed)
+    scorer = RelationScorer(case.index, case.rankers, replace(case.config, bound=None))
+    if not scorer.can_cache():
+        assert case.arity < 3
+        return
+    cache, nothing = ReachCache(), HiddenFacts.one_per_tuple(np.full(20, -1, np.int64))
+    tuples = np.array([[case.rng.randrange(7) for _ in range(case.arity)] for _ in range(20)], np.int32)
+    for position in (*range(case.arity), 0):
+        plain = scorer.position_evidence(tuples, nothing, position)
+        kept = scorer.position_evidence(tuples, nothing, position, cache=cache)
+        assert all(one.tolist() == other.tolist() for one, other in zip(plain, kept, strict=True))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -13,8 +13,9 @@ likes(ann, bob). 1
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -347,23 +348,31 @@ class TaskRunner:
         counter = ProgressCounter("ranking", progress)
         counter.plan({task.name: task.tuples.size for task in tasks}, done)
         self._log("start", resumed=len(done), relations=len(tasks), threads=threads)
-        results = map_threaded(
-            lambda task: self._load(task) if task.name in done else self._run_task(task, counter),
-            tasks,
+        large, small = split_tasks(tasks, threads)
+        results = {task.name: self._result(task, counter, done, threads) for task in large}
+        found = map_threaded(
+            lambda task: self._result(task, counter, done, 1),
+            small,
             threads,
             cost=lambda task: task.tuples.size,
             on_error=counter.stop,
         )
+        results |= dict(zip((task.name for task in small), found, strict=True))
         self._log("end")
-        return results
+        return [results[task.name] for task in tasks]
+
+    def _result(
+        self, task: EvaluationTask, progress: ProgressCounter, done: Collection[str], threads: int
+    ) -> TaskResult:
+        return self._load(task) if task.name in done else self._run_task(task, progress, threads)
 
     def _load(self, task: EvaluationTask) -> TaskResult:
         assert self._run is not None, "only a run has finished tasks"
         arrays = self._run.load_task(task.name)[0]
         return TaskResult(arrays["ranks"], arrays["scores"], arrays["targets"])
 
-    def _run_task(self, task: EvaluationTask, progress: ProgressCounter) -> TaskResult:
-        ranks = rank_test_facts(task, len(self._kb.objects), progress)
+    def _run_task(self, task: EvaluationTask, progress: ProgressCounter, threads: int) -> TaskResult:
+        ranks = rank_test_facts(task, len(self._kb.objects), progress, threads)
         negatives = self._negatives(task)
         scores = np.concatenate([task.scorer.tuple_scores(tuples) for tuples in (task.tuples, negatives)], axis=1)
         targets = np.repeat([1.0, 0.0], [len(task), len(negatives)])
@@ -385,26 +394,66 @@ class TaskRunner:
         return sampler.sample(rows, 1, make_key(self._seed, "classification", task.name)).tuples
 
 
-def rank_test_facts(task: EvaluationTask, objects: int, progress: ProgressCounter) -> Longs:
+def split_tasks(tasks: Sequence[EvaluationTask], threads: int) -> tuple[list[EvaluationTask], list[EvaluationTask]]:
+    """The tasks that are more than one thread's share of the work, and all others."""
+    share = sum(task.tuples.size for task in tasks) / threads
+    large = [task for task in tasks if threads > 1 and task.tuples.size > share]
+    return large, [task for task in tasks if task not in large]
+
+
+def rank_test_facts(task: EvaluationTask, objects: int, progress: ProgressCounter, threads: int = 1) -> Longs:
     """Shape (counts, 2, 3, ranks), int64, as `TaskResult.ranks`. Facts that differ only at a position share scores."""
     found, step = list[Longs](), max(1, task.scorer.block_size // objects)
     for position in range(task.tuples.shape[1]):
-        candidate_filter, rest = CandidateFilter(task.known, task.tuples, position), task.tuples.copy()
-        rest[:, position] = 0
-        queries, query_of = np.unique(rest, axis=0, return_inverse=True)
-        query_of = query_of.ravel()
-        order = np.argsort(query_of, kind="stable")
-        blocks = []
-        for begin in range(0, len(queries), step):
-            scores = task.scorer.scores(queries[begin : begin + step], position)
-            first, last = np.searchsorted(query_of[order], [begin, begin + step])
-            for start in range(first, last, step):
-                rows = order[start : min(start + step, last)]
-                own = scores[:, query_of[rows] - begin]
-                blocks.append(_rank_columns(own, candidate_filter, rows, task.tuples[rows, position]))
-            progress.add(task.name, int(last - first))
-        found.append(np.concatenate(blocks, axis=3)[..., np.argsort(order)])
+        questions = _Questions.of(task, position, step, threads)
+        blocks = map_threaded(partial(questions.rank, progress), questions.begins, threads, on_error=progress.stop)
+        found.append(np.concatenate(blocks, axis=3)[..., np.argsort(questions.order)])
     return np.ascontiguousarray(np.concatenate(found, axis=3))
+
+
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """The different questions for the objects at one position of test facts."""
+
+    task: EvaluationTask
+    position: int
+    candidate_filter: CandidateFilter
+    tuples: Ints
+    """Shape (questions, arity), int32: 0 at the position."""
+    question_of: Longs
+    """Shape (facts,), int64: the question of each test fact."""
+    order: Longs
+    """Shape (facts,), int64: the test facts, sorted by question."""
+    step: int
+    """Questions of a block."""
+
+    @classmethod
+    def of(cls, task: EvaluationTask, position: int, step: int, threads: int) -> _Questions:
+        """The questions of a task in blocks of `step`, or smaller ones, so that each thread has a block."""
+        rest = task.tuples.copy()
+        rest[:, position] = 0
+        tuples, question_of = np.unique(rest, axis=0, return_inverse=True)
+        question_of, step = question_of.ravel(), max(1, min(step, -(-len(tuples) // threads)))
+        order = np.argsort(question_of, kind="stable")
+        candidate_filter = CandidateFilter(task.known, task.tuples, position)
+        return cls(task, position, candidate_filter, tuples, question_of, order, step)
+
+    @property
+    def begins(self) -> range:
+        """The first question of each block."""
+        return range(0, len(self.tuples), self.step)
+
+    def rank(self, progress: ProgressCounter, begin: int) -> Longs:
+        """Shape (counts, 2, 3, facts), int64: the ranks of the facts of one block, sorted by question."""
+        end, blocks = begin + self.step, []
+        scores = self.task.scorer.scores(self.tuples[begin:end], self.position)
+        first, last = np.searchsorted(self.question_of[self.order], [begin, end])
+        for start in range(first, last, self.step):
+            rows = self.order[start : min(start + self.step, last)]
+            own, targets = scores[:, self.question_of[rows] - begin], self.task.tuples[rows, self.position]
+            blocks.append(_rank_columns(own, self.candidate_filter, rows, targets))
+        progress.add(self.task.name, int(last - first))
+        return np.concatenate(blocks, axis=3)
 
 
 def _rank_columns(scores: Floats, candidate_filter: CandidateFilter, rows: Longs, targets: Ints) -> Longs:

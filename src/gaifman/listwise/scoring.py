@@ -7,10 +7,11 @@ each position; its shares at all positions give its probability.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -44,6 +45,33 @@ facts."""
 SHORTLIST_PER_ANSWER, MIN_SHORTLIST = 10, 200
 """Candidates, per requested answer and at least, whose evidence at every position is collected."""
 NO_OBJECTS = freeze(np.zeros(0, np.int32))
+MAX_CACHED_ENTRIES = 10_000_000
+"""Entries of a `ReachCache`: 120 MB."""
+
+Reached = tuple[Ints, Ints, Reals]
+"""What formulas reach: objects, formulas and values, each of shape (entries,)."""
+
+
+class ReachCache:
+    """What the formulas of some rankers reach from single objects while nothing is hidden.
+
+    Questions about facts of three or more objects share fixed objects. One thread uses it at a time.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, int, int], Reached] = {}
+        self._entries = 0
+
+    def get(self, key: tuple[int, int, int], reach: Callable[[], Reached]) -> Reached:
+        """What is reached: for the position of a ranker, the place of a fixed object in its question, and its id."""
+        found = self._found.get(key)
+        if found is None:
+            found = reach()
+            if self._entries + len(found[0]) > MAX_CACHED_ENTRIES:
+                self._found, self._entries = {}, 0
+            self._found[key] = found
+            self._entries += len(found[0])
+        return found
 
 
 class Workspace:
@@ -121,7 +149,13 @@ class Scorer:
         return found
 
     def target_scores(
-        self, objects: Sequence[int], targets: Ints, hidden: Longs, known: Ints, added: Entries | None = None
+        self,
+        objects: Sequence[int],
+        targets: Ints,
+        hidden: Longs,
+        known: Ints,
+        added: Entries | None = None,
+        cache: ReachCache | None = None,
     ) -> tuple[Floats, float]:
         """The scores of targets, and for the question the logarithm of the sum over all candidates.
 
@@ -131,7 +165,7 @@ class Scorer:
         found = np.empty(len(targets))
         with self._spaces.use() as space:
             total = score_targets(
-                *self._reach(space, objects, hidden, added),
+                *self._reach(space, objects, hidden, added, cache),
                 self._weights,
                 self._own,
                 self._everything,
@@ -143,16 +177,39 @@ class Scorer:
         return found, total
 
     def _reach(
-        self, space: Workspace, objects: Sequence[int], hidden: Longs, added: Entries | None
-    ) -> tuple[Ints, Ints, Reals]:
-        """What the formulas reach: objects, formulas and values."""
+        self,
+        space: Workspace,
+        objects: Sequence[int],
+        hidden: Longs,
+        added: Entries | None,
+        cache: ReachCache | None = None,
+    ) -> Reached:
+        """What the formulas reach; with a cache, nothing is hidden."""
         reacher, first_added = space.reacher, self.ranker.first_added
         [entries] = self.added([(objects, hidden)]) if added is None else [added]
         reacher.clear()
-        reach_candidates(reacher, [int(objects[at]) for at in self._fixed], hidden, self.ranker.mined)
+        if cache is None:
+            reach_candidates(reacher, [int(objects[at]) for at in self._fixed], hidden, self.ranker.mined)
+        else:
+            for reached in self._reach_singly(reacher, objects, cache):
+                reacher.append(*reached)
         reacher.append(entries.objects, entries.formulas + first_added, entries.values)
-        rows = slice(reacher.end)
-        return freeze(reacher.objects[rows]), freeze(reacher.formulas[rows]), freeze(reacher.values[rows])
+        return _entries_of(reacher)
+
+    def _reach_singly(self, reacher: Reacher, objects: Sequence[int], cache: ReachCache) -> list[Reached]:
+        """What the formulas reach from each fixed object by itself."""
+
+        def reach(place: int, obj: int) -> Reached:
+            reacher.clear()
+            reach_candidates(reacher, [obj], NOTHING, self.ranker.mined[place : place + 1])
+            found, formulas, values = _entries_of(reacher)
+            return found.copy(), formulas + first[place], values.copy()
+
+        first = [0, *accumulate(len(one) for one in self.ranker.mined)]
+        asked = [(place, int(objects[at])) for place, at in enumerate(self._fixed)]
+        found = [cache.get((self.ranker.position, *each), partial(reach, *each)) for each in asked]
+        reacher.clear()
+        return found
 
     # One candidate
 
@@ -277,13 +334,17 @@ class RelationScorer:
         self, index: StepIndex, rankers: Sequence[Ranker], config: ListwiseConfig, workspaces: Workspaces | None = None
     ) -> None:
         spaces = workspaces or Workspaces(index, config)
-        self.index, self.relation = index, rankers[0].relation
+        self.index, self.relation, self._config = index, rankers[0].relation, config
         self.scorers = tuple(Scorer(index, ranker, config, spaces) for ranker in rankers)
 
     @property
     def arity(self) -> int:
         """The number of positions."""
         return len(self.scorers)
+
+    def can_cache(self) -> bool:
+        """Whether questions share what is reached from single objects: there are several, and walks have no bound."""
+        return self.arity > 2 and self._config.bound is None
 
     def evidence(self, tuples: Ints, hidden: HiddenFacts, deadline: Deadline | None = None) -> Floats:
         """Shape (tuples, 2 · arity), float64: log shares and log(1 + known answers), by position."""
@@ -294,9 +355,17 @@ class RelationScorer:
         return found
 
     def position_evidence(
-        self, tuples: Ints, hidden: HiddenFacts, position: int, deadline: Deadline | None = None
+        self,
+        tuples: Ints,
+        hidden: HiddenFacts,
+        position: int,
+        deadline: Deadline | None = None,
+        cache: ReachCache | None = None,
     ) -> tuple[Floats, Floats]:
-        """The log shares and log(1 + known answers) of tuples at one position, each of shape (tuples,)."""
+        """The log shares and log(1 + known answers) of tuples at one position, each of shape (tuples,).
+
+        With a cache, nothing is hidden.
+        """
         deadline = deadline or current_deadline() or no_deadline()
         shares, known = np.empty(len(tuples)), np.empty(len(tuples))
         groups = self.group_questions(tuples, hidden, position)
@@ -304,7 +373,8 @@ class RelationScorer:
         with deadline.activate():
             for rows, added in zip(groups, self.scorers[position].added(questions), strict=True):
                 deadline.check()
-                shares[rows], known[rows] = self._question(tuples[rows], hidden.of(int(rows[0])), position, added)
+                own = tuples[rows], hidden.of(int(rows[0]))
+                shares[rows], known[rows] = self._question(*own, position, added, cache)
         return np.maximum(shares, MIN_LOG_SHARE), np.log1p(known)
 
     def candidate_scores(self, tuples: Ints, position: int) -> Floats:
@@ -325,7 +395,9 @@ class RelationScorer:
         listed[:, position] = np.concatenate([NO_OBJECTS, *best])
         nothing = HiddenFacts.one_per_tuple(np.full(len(listed), -1, np.int64))
         others = [other for other in range(self.arity) if other != position]
-        added = sum(self.position_evidence(listed, nothing, other)[0] for other in others) / len(others)
+        cache = ReachCache() if self.can_cache() else None
+        shares = [self.position_evidence(listed, nothing, other, cache=cache)[0] for other in others]
+        added = sum(shares) / len(others)
         for row, one in enumerate(np.split(OTHERS_WEIGHT * added, np.cumsum(sizes)[:-1])):
             _add_to_best(found[row], known[row], best[row], one)
         return found
@@ -343,11 +415,13 @@ class RelationScorer:
         order = np.argsort(groups, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
-    def _question(self, tuples: Ints, hidden: Longs, position: int, added: Entries) -> tuple[Floats, int]:
+    def _question(
+        self, tuples: Ints, hidden: Longs, position: int, added: Entries, cache: ReachCache | None = None
+    ) -> tuple[Floats, int]:
         """The log shares of the candidates of one question, and the number of known answers."""
         scorer, objects, hidden = self.scorers[position], tuples[0].tolist(), freeze(hidden)
         targets, known = freeze(tuples[:, position]), self.known_answers(objects, hidden, position)
-        scores, total = scorer.target_scores(objects, targets, hidden, known, added)
+        scores, total = scorer.target_scores(objects, targets, hidden, known, added, cache)
         if not len(hidden):
             return scores - total, len(known)
         changes = np.zeros(len(targets))
@@ -379,6 +453,12 @@ class RelationScorer:
             rows = kb.fact_tables[self.arity].objects[ids - kb.fact_offsets[self.arity]]
             keep &= (rows[:, fixed] == np.array([objects[i] for i in fixed])).all(axis=1)
         return freeze(targets[keep])
+
+
+def _entries_of(reacher: Reacher) -> Reached:
+    """Views of all entries of a reacher."""
+    rows = slice(reacher.end)
+    return freeze(reacher.objects[rows]), freeze(reacher.formulas[rows]), freeze(reacher.values[rows])
 
 
 def _shortlist(scores: Floats, known: Ints) -> Ints:
