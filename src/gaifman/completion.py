@@ -590,7 +590,8 @@ class RelationTrainer:
         if examples is None:
             return {}, {**about, "reason": "every tuple is known"}
         trained = train_relation(examples, self.config, callback, models, self.formulas)
-        held_out = trained.held_out(fit_odds(trained.proposals), bool(self.config.missing))
+        odds = fit_odds(trained.proposals).at(self.config.assumed_missing)
+        held_out = trained.held_out(odds, bool(self.config.missing))
         metrics = auc_metrics(held_out, about["answers"]) | trained.ranks.metrics()
         return trained.arrays(), {**about, "trained": True, "formulas": trained.rankers.formula_count, **metrics}
 
@@ -632,10 +633,11 @@ class RelationTrainer:
             for name in names
             if parts[name][0]
         ]
-        odds = fit_all_odds(trained)
-        report = listwise_report([(one, odds[one.rankers.relation]) for one in trained], bool(self.config.missing))
+        odds = fit_all_odds({one.rankers.relation: one.proposals for one in trained})
+        trained = [replace(one, rankers=replace(one.rankers, odds=odds[one.rankers.relation])) for one in trained]
+        report = listwise_report(trained, self.config)
         ranks = HeldOutRanks.concatenate([one.ranks for one in trained])
-        scorers = {one.rankers.relation: replace(one.rankers, odds=odds[one.rankers.relation]) for one in trained}
+        scorers = {one.rankers.relation: one.rankers for one in trained}
         answers = sum(map(self.count_facts, names))
         meta: dict[str, Any] = {
             "kind": "completion",

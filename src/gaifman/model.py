@@ -194,7 +194,8 @@ class Model(ABC):
                 return FallbackPredictor(query, compiled.kb, self.config, constraints=checker)
             case RelationRankers():
                 bound = compiled.relation_scorer(scorer)
-                return ListwisePredictor(query, compiled.kb, self.config, bound, scorer.odds, constraints=checker)
+                odds = scorer.odds.at(self.config.assumed_missing)
+                return ListwisePredictor(query, compiled.kb, self.config, bound, scorer.odds, odds, constraints=checker)
             case _:
                 evaluator = compiled.evaluator(arity)
                 return NetworkPredictor(
@@ -599,7 +600,7 @@ class GaifmanModel(Model):
         trained = train_relation(examples, config, callback, formulas=formulas)
         rankers = replace(trained.rankers, odds=fit_odds(trained.proposals))
         self.query, self._scorer = query, rankers
-        self.held_out_report = listwise_report([(trained, rankers.odds)], bool(self.config.missing))
+        self.held_out_report = listwise_report([replace(trained, rankers=rankers)], self.config)
         answers = len(examples.answers)
         claimed = {**self.held_out_report.metrics(answers), **trained.ranks.metrics()}
         if reason := claimed.get("auc_reason"):

@@ -197,7 +197,7 @@ def test_a_problem_without_constants_is_one_posed_without_them(data: st.DataObje
     assert posed._prior.tolist() == without._prior.tolist()
     for one, other in zip(posed._questions, without._questions, strict=True):
         assert np.asarray(one).tolist() == np.asarray(other).tolist()
-    weights = [each.fit(each.training_rows, 0.01, 2) for each in (posed, without)]
+    weights = [each.fit_trial(0.01, 2) for each in (posed, without)]
     assert [each.tobytes() for each in weights[0]] == [each.tobytes() for each in weights[1]]
 
 

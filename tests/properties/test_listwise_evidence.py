@@ -16,7 +16,7 @@ from gaifman.listwise.added import AddedFormulas
 from gaifman.listwise.constants import MinedConstants
 from gaifman.listwise.evidence import collect_evidence
 from gaifman.listwise.mining import MinedFormulas, WalkBound
-from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
+from gaifman.listwise.odds import MIN_LOG_SHARE, Odds, OddsTable
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
 from gaifman.listwise.scoring import OTHERS_WEIGHT, ListwisePredictor, ReachCache, RelationScorer
 from gaifman.listwise.steps import StepIndex, build_steps
@@ -133,9 +133,9 @@ def test_a_share_is_a_softmax_over_all_candidates(seed: int) -> None:
 
 def predictor_of(case: Case) -> ListwisePredictor:
     scorer = RelationScorer(case.index, case.rankers, case.config)
-    odds = Odds(0.3, np.abs(case.weights.normal(size=2 * case.arity)) * 0.1, 0.1)
+    odds = Odds(0.3, np.abs(case.weights.normal(size=2 * case.arity)) * 0.1)
     query = relation_query(case.relation, case.arity)
-    return ListwisePredictor(query, case.kb, TrainingConfig(), scorer, odds)
+    return ListwisePredictor(query, case.kb, TrainingConfig(), scorer, OddsTable.unfitted(case.arity), odds)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,23 +1,32 @@
 """From shares to a probability: a small logistic model of each relation.
 
 >>> evidence = np.log([[0.9, 0.8, 1.0, 1.0], [0.001, 0.002, 1.0, 2.0]])
->>> odds = Odds(0.0, np.ones(4) * [1, 1, -2, -2], 0.1)
+>>> odds = Odds(0.0, np.ones(4) * [1, 1, -2, -2])
 >>> odds.probabilities(evidence).round(3)
 array([0.419, 0.   ])
 
 The evidence of a tuple has two columns for each position: the logarithm of the share that its object has among all
 candidates of that position, and log(1 + known answers besides the tuple). A relation with few facts has weights close
 to those of all relations together.
+
+The model is fitted to held-out facts, which show what a missing fact looks like, and to the candidates of the knowledge
+base as it stands. Missing facts are among these candidates, so none of them is an example of a false fact. If at some
+evidence there are n candidates, and h missing facts by what is held out, the probability is h / n. That is the minimum
+of the loss Σ log(1 + exp(z)) over the candidates − Σ z over the missing facts, where z are log-odds.
+
+How many facts are missing is an assumption. Weights are fitted for several shares, and interpolated between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from gaifman.config import check_fraction
+from gaifman.errors import InputError
 from gaifman.io.model_file import Arrays, require_array
 from gaifman.kb.tables import Floats
 from gaifman.models.calibration import MIN_PROBABILITY
@@ -26,9 +35,12 @@ from gaifman.models.portable_math import exp
 MIN_LOG_SHARE = -20.0
 """Smaller shares tell nothing more."""
 MAX_LOG_ODDS = 30.0
+MISSING_SHARES = (0.01, 0.03, 0.1, 0.2, 0.4)
+"""Shares of missing facts that weights are fitted for."""
 NEWTON_STEPS = 50
-POOLED_PENALTY, OWN_PENALTY = 0.1, 0.5
-"""Of the squared distance to the prior weights: for all relations together, and for one relation."""
+POOLED_PENALTY, OWN_PENALTY, OWN_BASE_PENALTY = 0.1, 60.0, 4.0
+"""Of the squared distance to the prior weights: for all relations together, and for one relation; chosen on facts held
+out of the demo and UMLS. With smaller ones, the probabilities of a relation fit the noise of its few held-out facts."""
 MAX_SHARE_WEIGHT = 3.0
 """A steeper slope would say more than held-out facts can."""
 PRIOR_SHARE_WEIGHT = 0.5
@@ -42,8 +54,6 @@ class Odds:
     base: float
     weights: Floats
     """Shape (2 · arity,), float64: of the log shares, at least 0, then of the known answers."""
-    prior: float
-    """The share of true tuples among the candidates that it was fitted to."""
 
     def log_odds(self, evidence: Floats) -> Floats:
         """Shape (tuples,), float64, for evidence (tuples, 2 · arity)."""
@@ -55,94 +65,163 @@ class Odds:
 
     def probabilities(self, evidence: Floats) -> Floats:
         """Shape (tuples,), float64: between 0 and 1, but neither."""
-        return np.clip(1 / (1 + exp(-self.log_odds(evidence))), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+        return _probabilities(self.log_odds(evidence))
 
-    def with_prior(self, prior: float) -> Odds:
-        """The same weights for candidates of which another share is true."""
+    def bound(self, shares: Floats, known: float, other_known: Floats, position: int) -> Floats:
+        """Shape (tuples,), float64: no probability is larger, whatever the shares at the other positions are.
+
+        `known` is log(1 + known answers) at the position, `other_known` (tuples,) the largest it can be at the others.
+        """
+        arity = len(self.weights) // 2
+        odds = self.base + self.weights[position] * shares + self.weights[arity + position] * known
+        for other in range(arity):
+            if other != position:
+                odds = odds + max(float(self.weights[arity + other]), 0.0) * other_known
+        return _probabilities(np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS))
+
+    def shifted(self, shift: float) -> Odds:
+        """The same weights, with more or less log-odds for all tuples."""
+        return replace(self, base=self.base + shift)
+
+    @property
+    def vector(self) -> Floats:
+        """Shape (1 + 2 · arity,), float64: the base and the weights."""
+        return np.array([self.base, *self.weights])
+
+
+@dataclass(frozen=True, slots=True)
+class OddsTable:
+    """The odds for several shares of missing facts, and what is between them."""
+
+    vectors: Floats
+    """Shape (`MISSING_SHARES`, 1 + 2 · arity), float64: base and weights for each share."""
+    priors: Floats
+    """Shape (`MISSING_SHARES`,), float64: the share of the candidates that is true."""
+
+    def at(self, missing: float, prior: float | None = None) -> Odds:
+        """The odds if this share of the facts is missing; or if the share `prior` of the candidates is true."""
+        check_fraction("missing", missing, zero=False, one=False)
+        x, own = _logit(missing), np.array([_logit(share) for share in MISSING_SHARES])
+        inside = float(np.clip(x, own[0], own[-1]))
+        vector = np.array([np.interp(inside, own, column) for column in self.vectors.T])
+        odds = Odds(float(vector[0]) + x - inside, vector[1:])
+        if prior is None:
+            return odds
         check_fraction("prior", prior, zero=False, one=False)
-        shift = float(np.log(prior / (1 - prior)) - np.log(self.prior / (1 - self.prior)))
-        return replace(self, base=self.base + shift, prior=prior)
+        usual = np.interp(inside, own, [_logit(share) for share in self.priors]) + x - inside
+        return odds.shifted(_logit(prior) - float(usual))
 
     def arrays(self) -> Arrays:
         """The arrays for a file."""
-        return {"odds": np.array([self.base, self.prior, *self.weights])}
+        return {"odds": np.column_stack([self.priors, self.vectors])}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays, arity: int) -> Odds:
+    def from_arrays(cls, arrays: Arrays, arity: int) -> OddsTable:
         """The odds of a file."""
-        base, prior, *weights = require_array(arrays, "odds", np.float64, (2 + 2 * arity,)).tolist()
-        check_fraction("prior", prior, zero=False, one=False)
-        return cls(base, np.array(weights), prior)
+        found = require_array(arrays, "odds", np.float64, (len(MISSING_SHARES), 2 + 2 * arity))
+        if not ((found[:, 0] > 0) & (found[:, 0] < 1)).all():
+            raise InputError("the shares of true candidates must be above 0 and below 1")
+        return cls(np.ascontiguousarray(found[:, 1:]), found[:, 0].copy())
+
+    @classmethod
+    def unfitted(cls, arity: int = 0) -> OddsTable:
+        """Before the odds are fitted."""
+        count = len(MISSING_SHARES)
+        return cls(np.zeros((count, 1 + 2 * arity)), np.full(count, 0.5))
 
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """Candidates of questions whose true answers are known: what a model would propose, and what is true."""
+    """Candidates of a knowledge base as it stands, and held-out facts, each of which was hidden."""
 
     evidence: Floats
     """Shape (tuples, 2 · arity), float64."""
-    targets: Floats
-    """Shape (tuples,), float64: 1 for the fact that is hidden (less if it is uncertain), 0 for others."""
-    weights: Floats
-    """Shape (tuples,), float64: how many candidates each one stands for."""
+    facts: Floats
+    """Shape (tuples,), float64: how many facts of the relation a held-out fact stands for; 0 for candidates."""
+    candidates: Floats
+    """Shape (tuples,), float64: how many candidates each one stands for; 0 for held-out facts."""
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return len(self.facts)
 
-    def select(self, rows: Floats) -> Proposals:
+    @property
+    def arity(self) -> int:
+        """The number of positions."""
+        return int(self.evidence.shape[1] // 2)
+
+    def select(self, rows: npt.NDArray[np.bool_]) -> Proposals:
         """Some of them."""
-        return Proposals(self.evidence[rows], self.targets[rows], self.weights[rows])
+        return Proposals(self.evidence[rows], self.facts[rows], self.candidates[rows])
+
+    def halves(self) -> Iterator[tuple[Proposals, Proposals]]:
+        """Each half, after the other half, which stands for all."""
+        even = np.arange(len(self)) % 2 == 0
+        for own in (even, ~even):
+            rest = self.select(~own)
+            yield Proposals(rest.evidence, 2 * rest.facts, 2 * rest.candidates), self.select(own)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Proposals], arity: int) -> Proposals:
         """All of them."""
         return cls(
             np.concatenate([np.zeros((0, 2 * arity)), *(part.evidence for part in parts)]),
-            np.concatenate([np.zeros(0), *(part.targets for part in parts)]),
-            np.concatenate([np.zeros(0), *(part.weights for part in parts)]),
+            np.concatenate([np.zeros(0), *(part.facts for part in parts)]),
+            np.concatenate([np.zeros(0), *(part.candidates for part in parts)]),
         )
 
-    @property
-    def prior(self) -> float:
-        """The share of true tuples."""
-        total = float(self.weights.sum())
-        share = float((self.weights * self.targets).sum()) / total if total else 0.5
+    def prior(self, missing: float) -> float:
+        """The share of true candidates, if this share of the facts is missing."""
+        total = float(self.candidates.sum())
+        share = missing / (1 - missing) * float(self.facts.sum()) / total if total else 0.5
         return min(max(share, 1e-9), 1 - 1e-9)
 
 
-def fit_odds(proposals: Proposals, pooled: Odds | None = None) -> Odds:
+def fit_odds(proposals: Proposals, pooled: OddsTable | None = None) -> OddsTable:
     """Fit the odds of one relation, close to those of all; without `pooled`, fit those of all."""
-    columns = proposals.evidence.shape[1]
-    shares = columns // 2
+    vectors = [
+        _fit(proposals, share, None if pooled is None else pooled.vectors[row])
+        for row, share in enumerate(MISSING_SHARES)
+    ]
+    return OddsTable(np.array(vectors), np.array([proposals.prior(share) for share in MISSING_SHARES]))
+
+
+def _fit(proposals: Proposals, missing: float, pooled: Floats | None) -> Floats:
+    """Shape (1 + 2 · arity,), float64: base and weights if this share of the facts is missing."""
+    shares = proposals.evidence.shape[1] // 2
     if pooled is None:
         start = np.array([0.0, *[PRIOR_SHARE_WEIGHT] * shares, *[0.0] * shares])
-        penalty = POOLED_PENALTY
+        strengths = np.array([POOLED_PENALTY / 100, *[POOLED_PENALTY] * (2 * shares)])  # the base is free to move
     else:
-        start, penalty = np.array([pooled.base, *pooled.weights]), OWN_PENALTY
-    if not proposals.targets.any():
-        return pooled or Odds(float(np.log(1e-3)), start[1:], 1e-3)
+        start, strengths = pooled, np.array([OWN_BASE_PENALTY, *[OWN_PENALTY] * (2 * shares)])
+    if not proposals.facts.any():
+        return start if pooled is not None else np.array([_logit(1e-3), *start[1:]])
     design = np.concatenate([np.ones((len(proposals), 1)), proposals.evidence], axis=1)
-    # a positive counts as one, whatever share of the facts it stands for
-    mass = proposals.weights * (proposals.targets > 0).sum() / (proposals.weights * proposals.targets).sum()
-    found = _newton(design, proposals.targets, mass, start, penalty, shares)
-    return Odds(float(found[0]), found[1:], proposals.prior)
+    facts = missing / (1 - missing) * proposals.facts
+    scale = (facts > 0).sum() / facts.sum()  # a held-out fact counts as one, whatever it stands for
+    return _newton(design, facts * scale, proposals.candidates * scale, start, strengths, shares)
 
 
-def _newton(design: Floats, targets: Floats, mass: Floats, start: Floats, penalty: float, shares: int) -> Floats:
-    """Minimise the weighted cross-entropy and the penalty; the weights of shares are at least 0."""
-    strengths = np.full(len(start), penalty)
-    strengths[0] = penalty / 100  # the base is free to move
-    weights = start.copy()
-    loss = _loss(design, targets, mass, start, strengths, weights)
+def _newton(design: Floats, facts: Floats, candidates: Floats, start: Floats, strengths: Floats, shares: int) -> Floats:
+    """Minimise the loss and the penalty; the weights of shares are at least 0."""
+    linear = (facts[:, None] * design).sum(axis=0)
+    used = candidates > 0
+    design, candidates, weights = design[used], candidates[used], start.copy()
+
+    def loss_of(weights: Floats) -> float:
+        losses = np.logaddexp(0.0, np.clip(design @ weights, -MAX_LOG_ODDS, MAX_LOG_ODDS))
+        penalty = 0.5 * (strengths * (weights - start) ** 2).sum()
+        return float((candidates * losses).sum() - (linear * weights).sum() + penalty)
+
+    loss = loss_of(weights)
     for _ in range(NEWTON_STEPS):
         p = 1 / (1 + exp(-np.clip(design @ weights, -MAX_LOG_ODDS, MAX_LOG_ODDS)))
-        gradient = design.T @ (mass * (p - targets)) + strengths * (weights - start)
-        curvature = (design * (mass * p * (1 - p))[:, None]).T @ design + np.diag(strengths)
+        gradient = design.T @ (candidates * p) - linear + strengths * (weights - start)
+        curvature = (design * (candidates * p * (1 - p))[:, None]).T @ design + np.diag(strengths)
         step, size = np.linalg.solve(curvature, gradient), 1.0
         while size > 1e-6:
             tried = weights - size * step
             tried[1 : 1 + shares] = np.clip(tried[1 : 1 + shares], 0.0, MAX_SHARE_WEIGHT)
-            new = _loss(design, targets, mass, start, strengths, tried)
+            new = loss_of(tried)
             if new < loss:
                 break
             size /= 2
@@ -152,7 +231,9 @@ def _newton(design: Floats, targets: Floats, mass: Floats, start: Floats, penalt
     return weights
 
 
-def _loss(design: Floats, targets: Floats, mass: Floats, start: Floats, strengths: Floats, weights: Floats) -> float:
-    odds = np.clip(design @ weights, -MAX_LOG_ODDS, MAX_LOG_ODDS)
-    losses = np.logaddexp(0.0, odds) - targets * odds
-    return float((mass * losses).sum() + 0.5 * (strengths * (weights - start) ** 2).sum())
+def _probabilities(log_odds: Floats) -> Floats:
+    return np.clip(1 / (1 + exp(-log_odds)), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+
+
+def _logit(p: float) -> float:
+    return float(np.log(p) - np.log1p(-p))

@@ -169,9 +169,8 @@ def fit_with_trial(
     held_out = held_out_rows(index.kb, relation, config) if held_out is None else held_out
     added = AddedFormulas(index, index.kb.relations[relation].arity, position, formulas)
     problem, (loss, penalty, epochs, trial) = _choose_problem(index, relation, position, config, held_out, added)
-    mined, every, training = problem.mined, np.arange(len(problem)), problem.training_rows
-    final = problem.fit(every, penalty, epochs)
-    trial = trial or problem.fit(training if len(training) else every, penalty, epochs)
+    mined = problem.mined
+    final, trial = problem.fit(penalty, epochs), trial or problem.fit_trial(penalty, epochs)
 
     def ranker(weights: Weights) -> Ranker:
         of_mined, of_added = np.split(weights[0], [len(weights[0]) - len(added)])
@@ -284,7 +283,7 @@ class _Problem:
         number = index.kb.content.relations.find(relation) or 0
         ids = index.kb.fact_ids(number, facts)
         fixed = [i for i in range(facts.shape[1]) if i != position]
-        self._questions, chosen = _ask(added, facts, ids, mined, config, held_out)
+        self._questions, self._trial_questions, chosen = _ask(added, facts, ids, mined, config, held_out)
         self._held_out = np.isin(chosen, held_out)
         answers, confidences = facts[chosen, position], index.kb.confidences_of(relation)
         at_position = count_at_position(index.kb, relation, position)
@@ -326,6 +325,8 @@ class _Problem:
             formulas=freeze(numbers[questions.formulas[kept]].astype(np.int32)),
             values=freeze(questions.values[kept]),
         )
+        trial = self._trial_questions
+        other._trial_questions = other._questions._replace(known_starts=trial.known_starts, known=trial.known)
         other._prior, other._tied = self._prior[used], (self._tied[0], numbers[self._tied[1]])
         return other
 
@@ -338,7 +339,8 @@ class _Problem:
         best = Choice(np.inf, penalties[0], 1, None)
         for penalty in penalties:
             least, epochs = np.inf, 0
-            for epoch, weights in enumerate(self._epochs(rest, penalty, self._config.epochs), start=1):
+            epochs_of_trial = self._epochs(rest, penalty, self._config.epochs, self._trial_questions)
+            for epoch, weights in enumerate(epochs_of_trial, start=1):
                 loss = self._loss(held_out, weights) / count
                 if loss < least:
                     least, epochs = loss, epoch
@@ -348,12 +350,19 @@ class _Problem:
                     break
         return best
 
-    def fit(self, rows: Longs, penalty: float, epochs: int) -> Weights:
-        """The weights after some epochs over some questions."""
-        *_, weights = self._epochs(rows, penalty, epochs)
+    def fit(self, penalty: float, epochs: int) -> Weights:
+        """The weights after some epochs over all questions."""
+        *_, weights = self._epochs(np.arange(len(self)), penalty, epochs, self._questions)
         return _copy(weights)
 
-    def _epochs(self, rows: Longs, penalty: float, epochs: int) -> Iterator[Weights]:
+    def fit_trial(self, penalty: float, epochs: int) -> Weights:
+        """The weights after some epochs over the questions that do not ask for held-out facts, if there are any."""
+        if not len(self.training_rows):
+            return self.fit(penalty, epochs)
+        *_, weights = self._epochs(self.training_rows, penalty, epochs, self._trial_questions)
+        return _copy(weights)
+
+    def _epochs(self, rows: Longs, penalty: float, epochs: int, questions: Questions) -> Iterator[Weights]:
         """Yield the weights after each epoch of Adagrad; the arrays are reused."""
         state = _State(self._prior, self._mark_count, len(self._stats), len(self), self._tied)
         for epoch in range(epochs):
@@ -361,12 +370,12 @@ class _Problem:
             order = rows[np.argsort(keys, kind="stable")]
             for begin in range(0, len(order), self._batch_size):
                 batch = freeze(order[begin : begin + self._batch_size])
-                self._gradient(batch, state)
+                self._gradient(batch, state, questions)
                 self._own_gradient(batch, state)
                 state.step(penalty * len(batch), self._config.rate)
             yield state.weights
 
-    def _gradient(self, batch: Longs, state: _State) -> float:
+    def _gradient(self, batch: Longs, state: _State, questions: Questions) -> float:
         """Add up loss and gradient of a batch."""
         formulas, marks, stats = state.weights
         own_scores(self._marks, marks, self._stats, stats, state.own)
@@ -385,7 +394,7 @@ class _Problem:
         state.answer_own[batch] = np.exp(state.answer_own[batch] - top)
         return batch_gradient(
             batch,
-            self._questions,
+            questions,
             formulas,
             state.own,
             state.answer_own,
@@ -416,7 +425,7 @@ class _Problem:
         """The sum of the losses of some questions."""
         state = _State(self._prior, self._mark_count, len(self._stats), len(self), self._tied)
         state.weights = weights
-        return self._gradient(freeze(rows), state)
+        return self._gradient(freeze(rows), state, self._questions)
 
 
 def _copy(weights: Weights) -> Weights:
@@ -462,8 +471,11 @@ def _ask(
     mined: Sequence[MinedFormulas],
     config: ListwiseConfig,
     held_out: Longs,
-) -> tuple[Questions, Longs]:
-    """The questions of held-out facts and of others, with what formulas reach, and the rows of these facts."""
+) -> tuple[Questions, Questions, Longs]:
+    """The questions of held-out facts and of others, with what formulas reach, and the rows of these facts.
+
+    The questions of a trial come second: to it, held-out facts are not known, and their objects are rivals like others.
+    """
     index, position = added.index, added.position
     fixed = [i for i in range(facts.shape[1]) if i != position]
     groups = row_ids(facts[:, fixed])[0] if fixed else np.zeros(len(facts), np.int64)
@@ -477,7 +489,7 @@ def _ask(
     unseen = [freeze(hidden.facts[slice(*hidden.starts[row : row + 2].tolist())]) for row in range(len(chosen))]
     first_added = sum(map(len, mined))
     questions_of_added: Iterator[Question] = zip(facts[chosen].tolist(), unseen, strict=True)
-    starts, known, order = [0], list[Ints](), np.argsort(groups, kind="stable")
+    starts, known, order = [0], list[Longs](), np.argsort(groups, kind="stable")
     for row, own_hidden, entries in zip(chosen.tolist(), unseen, added.answer(questions_of_added), strict=False):
         all_hidden = own_hidden
         if config.fact_dropout:  # from mined formulas: added ones see what any question sees
@@ -486,23 +498,29 @@ def _ask(
         reacher.append(entries.objects, entries.formulas + first_added, entries.values)
         starts.append(reacher.end)
         begin, end = np.searchsorted(groups[order], [groups[row], groups[row] + 1])
-        answers = facts[order[begin:end], position]
-        known.append(answers[answers != facts[row, position]])
+        answers = order[begin:end]
+        known.append(answers[facts[answers, position] != facts[row, position]])
         if reacher.end >= config.max_entries:
             break
     chosen = chosen[: len(known)]
-    known_starts = np.append(0, np.cumsum([len(one) for one in known])).astype(np.int64)
+    of_trial = [one[~np.isin(one, held_out)] for one in known]
     questions = Questions(
         freeze(facts[chosen, position]),
         freeze(confidences[chosen]),
-        freeze(known_starts),
-        freeze(np.concatenate([np.zeros(0, np.int32), *known])),
+        *_known_answers(known, facts, position),
         freeze(np.array(starts, np.int64)),
         freeze(reacher.objects[: reacher.end]),
         freeze(reacher.formulas[: reacher.end]),
         freeze(reacher.values[: reacher.end]),
     )
-    return questions, chosen
+    starts_of_trial, answers_of_trial = _known_answers(of_trial, facts, position)
+    return questions, questions._replace(known_starts=starts_of_trial, known=answers_of_trial), chosen
+
+
+def _known_answers(rows: Sequence[Longs], facts: Ints, position: int) -> tuple[Longs, Ints]:
+    """The first known answer of each question, and all known answers, given by the rows of their facts."""
+    starts = np.append(0, np.cumsum([len(one) for one in rows])).astype(np.int64)
+    return freeze(starts), freeze(facts[np.concatenate([np.zeros(0, np.int64), *rows]), position])
 
 
 def _drop_facts(index: StepIndex, fact: Ints, fixed: Sequence[int], hidden: Longs, config: ListwiseConfig) -> Longs:

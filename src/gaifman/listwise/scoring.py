@@ -24,7 +24,7 @@ from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
 from gaifman.kernels.listwise import SumScratch, add_entries, own_scores, score_targets
 from gaifman.listwise.added import NO_ENTRIES, Entries, Question
 from gaifman.listwise.mining import NOTHING, Reacher, Reals
-from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
+from gaifman.listwise.odds import MIN_LOG_SHARE, Odds, OddsTable
 from gaifman.listwise.ranker import (
     ListwiseConfig,
     Ranker,
@@ -269,7 +269,7 @@ class RelationRankers:
     arrays: Arrays
     """The arrays of the ranker of each position: `0/…`, `1/…`."""
     vocabulary: Vocabulary
-    odds: Odds
+    odds: OddsTable
 
     @property
     def formula_count(self) -> int:
@@ -307,7 +307,7 @@ def rankers_arrays(rankers: RelationRankers, prefix: str = "") -> Arrays:
 def rankers_from_arrays(arrays: Arrays, relation: str, arity: int, vocabulary: Vocabulary) -> RelationRankers:
     """The model of arrays without a prefix; they are checked."""
     own = strip_prefix(arrays, "listwise/")
-    odds = Odds.from_arrays(own, arity)
+    odds = OddsTable.from_arrays(own, arity)
     rankers = RelationRankers(
         relation, arity, {name: array for name, array in own.items() if name != "odds"}, vocabulary, odds
     )
@@ -494,15 +494,27 @@ class ListwisePredictor(Predictor):
     """Predicts by the shares that the objects of a tuple have among all candidates of their positions."""
 
     scorer: RelationScorer
+    table: OddsTable
     odds: Odds
+    """Those of the table for the share of facts that is assumed to be missing."""
 
     def with_prior(self, prior: float | None) -> Self:
         """The same predictor for candidates of which another share is true."""
-        return self if prior is None else replace(self, prior=prior, odds=self.odds.with_prior(prior))
+        if prior is None:
+            return self
+        return replace(self, prior=prior, odds=self.table.at(self.config.assumed_missing, prior))
+
+    def with_missing(self, missing: float) -> Self:
+        """The same predictor for a knowledge base that misses another share of its facts."""
+        return replace(self, odds=self.table.at(missing))
 
     def model_estimates(self, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> Estimates:
         """The probabilities of tuples. Draws are averaged in the values of formulas: there is no sampling error."""
-        values = self.odds.probabilities(self.scorer.evidence(tuples, hidden, budget.deadline))
+        return self.estimates_of(self.scorer.evidence(tuples, hidden, budget.deadline))
+
+    def estimates_of(self, evidence: Floats) -> Estimates:
+        """The probabilities of tuples by their evidence, without constraints."""
+        values = self.odds.probabilities(evidence)
         draws = 1 if self.config.size is None else self.config.draws
         return Estimates(values, np.full(len(values), np.nan), np.full(len(values), draws, np.int32))
 

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -19,16 +19,16 @@ import numpy.typing as npt
 from gaifman.errors import FormulaError, KnowledgeBaseError, similar_names
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints, Longs, freeze
+from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.listwise.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
-from gaifman.listwise.mining import SPARSE_MINING, MiningConfig, WalkBound, choose_mining
-from gaifman.listwise.odds import Odds, Proposals, fit_odds
+from gaifman.listwise.mining import NOTHING, SPARSE_MINING, MiningConfig, WalkBound, choose_mining
+from gaifman.listwise.odds import Odds, OddsTable, Proposals, fit_odds
 from gaifman.listwise.ranker import ListwiseConfig, Ranker, fit_with_trial
 from gaifman.listwise.scoring import RelationRankers, RelationScorer
 from gaifman.listwise.serialization import Vocabulary, ranker_arrays, ranker_from_arrays
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.ast import Feature, Query
-from gaifman.models.calibration import HeldOut, HeldOutReport, Reliability, reliability
+from gaifman.models.calibration import HeldOut, HeldOutReport, Reliability, missing_reliability
 from gaifman.ranking.ranks import HeldOutRanking, HeldOutRanks
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
@@ -55,7 +55,7 @@ MAX_RANKED_TUPLES, MAX_TOTAL_TUPLES = 600_000, 40_000_000
 """Candidates that are ranked for the figures of one relation, and of all."""
 MIN_PROPOSED = 0.05
 """The reliability is that of tuples that are proposed with at least this probability."""
-UNFITTED = Odds(0.0, np.zeros(0), 0.5)
+UNFITTED = OddsTable.unfitted()
 """Before the odds are fitted."""
 
 
@@ -248,33 +248,32 @@ class ListwiseTrainer:
             shares[len(block.answers) :] = self.examples.true_shares(block, self.config.missing)
         return evidence, targets, shares
 
-    def proposals(self, trials: RelationScorer, models: int, pools: Sequence[Ints]) -> Proposals:
-        """Candidates of questions with a held-out fact hidden, and of questions as they stand, for all positions.
+    def proposals(
+        self, trials: RelationScorer, rankers: RelationScorer, models: int, pools: Sequence[Ints]
+    ) -> Proposals:
+        """Held-out facts, each hidden as if the knowledge base missed it, and candidates of questions as they stand.
 
+        Trials tell what a missing fact looks like; the rankers, which have seen all facts, what is proposed.
         `pools` has the objects that can be proposed at each position.
         """
         count = max(MIN_PROPOSALS, min(MAX_PROPOSALS, MAX_TOTAL_PROPOSALS // max(models, 1)))
-        questions = max(1, count // (2 * self.arity * (BEST + OTHERS)))
-        parts = []
+        questions = max(1, count // (self.arity * (BEST + OTHERS)))
+        parts = [self._hidden_facts(trials, count)]
         for position in range(self.arity):
-            parts += [*self._hidden_questions(trials, position, pools[position], questions)]
-            parts += [*self._standing_questions(trials, position, pools, questions)]
+            parts += self._candidates(rankers, position, pools, questions)
         return Proposals.concatenate(parts, self.arity)
 
-    def _hidden_questions(self, trials: RelationScorer, position: int, pool: Ints, count: int) -> Iterator[Proposals]:
-        """Questions from which a held-out fact is hidden, as if the knowledge base missed it."""
-        rows = self._some(self.examples.held_out_rows, self.examples.answers, count, "propose hidden", position)
-        missing = self.config.assumed_missing
-        each = missing / (1 - missing) * len(self.examples.answers) / max(len(rows), 1) / self.arity
-        for row in rows.tolist():
-            block = self.examples.held_out_block(negatives=0, rows=np.array([row]))
-            answer, hidden = block.answers[0], block.hidden.of(0)
-            yield self._propose(trials, answer, hidden, position, pool, each, float(block.targets[0]))
+    def _hidden_facts(self, trials: RelationScorer, count: int) -> Proposals:
+        """Held-out facts; together they stand for all facts of the relation."""
+        rows = self._some(self.examples.held_out_rows, self.examples.answers, count, "propose hidden")
+        block = self.examples.held_out_block(negatives=0, rows=rows)
+        facts = block.targets.astype(np.float64) * (len(self.examples.answers) / max(len(rows), 1))
+        return Proposals(trials.evidence(block.answers, block.hidden), facts, np.zeros(len(rows)))
 
-    def _standing_questions(
-        self, trials: RelationScorer, position: int, pools: Sequence[Ints], count: int
+    def _candidates(
+        self, rankers: RelationScorer, position: int, pools: Sequence[Ints], count: int
     ) -> Iterator[Proposals]:
-        """Questions from which nothing is hidden: what they propose is not known, and counts as false."""
+        """The best candidates of some questions, and some others. No known answer is one."""
         fixed = [i for i in range(self.arity) if i != position]
         if len(fixed) == 1:
             asked = np.zeros((len(pools[fixed[0]]), 2), np.int32)
@@ -283,46 +282,27 @@ class ListwiseTrainer:
             asked = np.unique(np.delete(self.examples.answers, position, axis=1), axis=0)
             asked = np.insert(asked, position, 0, axis=1)
         rows = self._some(np.arange(len(asked)), asked, count, "propose", position)
-        each = len(asked) / max(len(rows), 1) / self.arity
-        nothing = np.zeros(0, np.int64)
         for row in rows.tolist():
-            yield self._propose(trials, asked[row], nothing, position, pools[position], each, None)
+            yield self._propose(rankers, asked[row], position, pools[position], len(asked) / len(rows) / self.arity)
 
-    def _propose(
-        self,
-        trials: RelationScorer,
-        question: Ints,
-        hidden: Longs,
-        position: int,
-        pool: Ints,
-        weight: float,
-        target: float | None,
-    ) -> Proposals:
-        """The best candidates of a question and some others; the object of the question itself is true by `target`."""
-        scores = trials.scorers[position].scores(question.tolist(), freeze(hidden))
-        known = trials.known_answers(question.tolist(), freeze(hidden), position)
+    def _propose(self, rankers: RelationScorer, question: Ints, position: int, pool: Ints, weight: float) -> Proposals:
+        """The best candidates of a question, and some others, which stand for the rest."""
+        scores = rankers.scorers[position].scores(question.tolist())
+        known = rankers.known_answers(question.tolist(), NOTHING, position)
         possible = pool[~np.isin(pool, known)]
-        if target is not None:
-            possible = possible[possible != question[position]]
         order = possible[np.lexsort((possible, -scores[possible]))]
         best, rest = order[:BEST], order[BEST:]
         keys = fold_in(make_key(self.config.seed, "propose others", position), rest)
         others = rest[np.argsort(keys, kind="stable")[:OTHERS]]
-        first = [] if target is None else [question[position]]
-        objects = np.concatenate([np.array(first, np.int32), best, others]).astype(np.int32)
-        tuples = np.tile(question, (len(objects), 1)).astype(np.int32)
-        tuples[:, position] = objects
-        unseen = HiddenFacts(np.arange(len(tuples) + 1) * len(hidden), np.tile(hidden, len(tuples)))
+        tuples = np.tile(question, (len(best) + len(others), 1)).astype(np.int32)
+        tuples[:, position] = np.append(best, others)
         weights = np.full(len(tuples), weight)
-        if len(others):
-            weights[len(tuples) - len(others) :] *= len(rest) / len(others)
-        targets = np.zeros(len(tuples))
-        if target is not None:
-            targets[0] = target
-        return Proposals(trials.evidence(tuples, unseen), targets, weights)
+        weights[len(best) :] *= len(rest) / max(len(others), 1)
+        nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1, np.int64))
+        return Proposals(rankers.evidence(tuples, nothing), np.zeros(len(tuples)), weights)
 
-    def _some(self, rows: Longs, tuples: Ints, count: int, purpose: str, position: int) -> Longs:
-        keys = fold_in_rows(make_key(self.config.seed, purpose, position), tuples[rows])
+    def _some(self, rows: Longs, tuples: Ints, count: int, purpose: str, *place: int) -> Longs:
+        keys = fold_in_rows(make_key(self.config.seed, purpose, *place), tuples[rows])
         return rows[np.argsort(keys, kind="stable")[:count]]
 
 
@@ -362,8 +342,8 @@ class TrainedRelation:
             "held/ranked": np.array(self.ranks.facts, np.int64),
             "held/available": self.ranks.available,
             "proposed/evidence": self.proposals.evidence,
-            "proposed/targets": self.proposals.targets,
-            "proposed/weights": self.proposals.weights,
+            "proposed/facts": self.proposals.facts,
+            "proposed/candidates": self.proposals.candidates,
         }
 
     @classmethod
@@ -375,7 +355,7 @@ class TrainedRelation:
             arrays["held/evidence"],
             arrays["held/targets"],
             arrays["held/shares"],
-            Proposals(arrays["proposed/evidence"], arrays["proposed/targets"], arrays["proposed/weights"]),
+            Proposals(arrays["proposed/evidence"], arrays["proposed/facts"], arrays["proposed/candidates"]),
             HeldOutRanks(arrays["held/ranks"], int(arrays["held/ranked"]), arrays["held/available"]),
         )
 
@@ -409,7 +389,7 @@ def train_relation(
         for name, array in ranker_arrays(ranker, trainer.index).items()
     }
     rankers = RelationRankers(trainer.relation, trainer.arity, arrays, trainer.vocabulary, UNFITTED)
-    proposals = trainer.proposals(trials, models, ranking.pools)
+    proposals = trainer.proposals(trials, trainer.scorer(trained.rankers), models, ranking.pools)
     return TrainedRelation(rankers, evidence, targets, shares, proposals, ranks)
 
 
@@ -435,35 +415,44 @@ def rank_validation_facts(
     return found
 
 
-def fit_all_odds(trained: Iterable[TrainedRelation]) -> dict[str, Odds]:
+def fit_all_odds(proposals: Mapping[str, Proposals]) -> dict[str, OddsTable]:
     """Relation → its odds. Those with few facts share strength with all others of their arity."""
-    relations = list(trained)
-    found: dict[str, Odds] = {}
-    for arity in sorted({one.rankers.arity for one in relations}):
-        own = [one for one in relations if one.rankers.arity == arity]
-        pooled = fit_odds(Proposals.concatenate([one.proposals for one in own], arity))
-        found |= {one.rankers.relation: fit_odds(one.proposals, pooled) if len(own) > 1 else pooled for one in own}
+    found: dict[str, OddsTable] = {}
+    for arity in sorted({own.arity for own in proposals.values()}):
+        relations = {name: own for name, own in proposals.items() if own.arity == arity}
+        pooled = fit_odds(Proposals.concatenate([*relations.values()], arity))
+        found |= {name: fit_odds(own, pooled) if len(relations) > 1 else pooled for name, own in relations.items()}
     return found
 
 
-def listwise_report(trained: Iterable[tuple[TrainedRelation, Odds]], corrected: bool) -> HeldOutReport:
+def listwise_report(trained: Sequence[TrainedRelation], config: TrainingConfig) -> HeldOutReport:
     """The quality of probabilities on held-out facts, and of what is proposed."""
-    pairs = list(trained)
-    parts = [one.held_out(odds, corrected) for one, odds in pairs]
+    missing = config.assumed_missing
+    parts = [one.held_out(one.rankers.odds.at(missing), bool(config.missing)) for one in trained]
     shares = np.concatenate([np.zeros(0), *(np.zeros(0) if p.true_shares is None else p.true_shares for p in parts)])
     held_out = HeldOut(
         np.concatenate([np.zeros(0), *(part.means for part in parts)]),
         np.concatenate([np.zeros(0), *(part.targets for part in parts)]),
-        shares if corrected else None,
+        shares if config.missing else None,
     )
-    proposed = [(np.zeros(0),) * 4]  # without a trained relation, nothing is proposed
-    for one, odds in pairs:
-        evidence, own = one.proposals.evidence, one.proposals
-        proposed.append((odds.probabilities(evidence), mean_shares(evidence), own.targets, own.weights))
-    p, raw, targets, weights = map(np.concatenate, zip(*proposed, strict=True))
-    return HeldOutReport(held_out, _reliability(raw, targets, weights, raw), _reliability(p, targets, weights, p))
+    raw, p, facts, candidates = _cross_fit({one.rankers.relation: one.proposals for one in trained}, missing)
+    return HeldOutReport(held_out, _reliability(raw, raw, facts, candidates), _reliability(p, p, facts, candidates))
 
 
-def _reliability(p: Floats, targets: Floats, weights: Floats, proposed: Floats) -> Reliability | None:
-    rows = (proposed >= MIN_PROPOSED) & (weights > 0)
-    return reliability(p[rows], targets[rows], weights[rows]) if rows.any() else None
+def _cross_fit(proposals: Mapping[str, Proposals], missing: float) -> tuple[Floats, Floats, Floats, Floats]:
+    """What is proposed: raw scores, probabilities by odds that are fitted to the other half, facts, and candidates."""
+    halves = {name: [*own.halves()] for name, own in proposals.items()}
+    found = [(np.zeros(0),) * 4]
+    for number in range(2):
+        odds = fit_all_odds({name: own[number][0] for name, own in halves.items()})
+        for name, own in halves.items():
+            half = own[number][1]
+            p = odds[name].at(missing).probabilities(half.evidence)
+            found.append((mean_shares(half.evidence), p, missing / (1 - missing) * half.facts, half.candidates))
+    raw, p, facts, candidates = map(np.concatenate, zip(*found, strict=True))
+    return raw, p, facts, candidates
+
+
+def _reliability(p: Floats, proposed: Floats, facts: Floats, candidates: Floats) -> Reliability | None:
+    rows = proposed >= MIN_PROPOSED
+    return missing_reliability(p[rows], facts[rows], candidates[rows]) if candidates[rows].any() else None

@@ -237,6 +237,31 @@ def fit_isotonic(values: Floats, weights: Floats) -> tuple[Floats, npt.NDArray[n
     return np.repeat([total / mass for total, mass, _ in blocks], sizes), np.repeat(np.arange(len(blocks)), sizes)
 
 
+def fit_platt(x: Floats, targets: Floats, weights: Floats) -> tuple[float, float]:
+    """Fit the slope and the offset of log-odds `slope * x + offset` to targets (0 to 1), with weights."""
+    return _fit_platt(x, weights, weights * targets)
+
+
+def fit_temperature(x: Floats, targets: Floats, weights: Floats) -> float:
+    """Fit the slope, between e⁻⁵ and e⁵, of log-odds `slope * x` to targets (0 to 1), by golden sections.
+
+    >>> x = np.array([2.0, 2.0, -2.0, -2.0])
+    >>> slope = fit_temperature(x, np.array([0.75, 0.75, 0.25, 0.25]), np.ones(4))
+    >>> round(slope * 2, 3) == round(float(np.log(3)), 3)
+    True
+    """
+
+    def loss(at: float) -> float:
+        z = float(np.exp(at)) * x
+        return add_up(weights * (np.maximum(z, 0.0) + log1p(exp(-np.abs(z))) - targets * z))
+
+    low, high, ratio = -5.0, 5.0, (5**0.5 - 1) / 2
+    for _ in range(50):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        low, high = (low, right) if loss(left) < loss(right) else (left, high)
+    return float(np.exp((low + high) / 2))
+
+
 def _fit_platt(x: Floats, count: Floats, positive: Floats) -> tuple[float, float]:
     """Fit the slope, above 0, and the offset of Platt scaling, with a prior towards the identity.
 
@@ -372,6 +397,44 @@ def reliability(
         add_up(mass * (p - targets) * (p - targets)) / add_up(mass),
         add_up(mass * losses) / add_up(mass),
     )
+
+
+def missing_reliability(p: Floats, facts: Floats, candidates: Floats, *, bins: int = 10) -> Reliability:
+    """Compare the probabilities of candidates with the number of missing facts among them.
+
+    `candidates` are the weights of candidates, 0 for missing facts, and `facts` those of missing facts, 0 for
+    candidates. The missing facts are among the candidates; which ones they are is not known.
+
+    >>> table = missing_reliability(np.array([0.5, 0.5, 0.4]), np.array([0.0, 0, 4]), np.array([5.0, 5, 0]))
+    >>> float(table.observed[4]), float(table.observed[5])
+    (nan, 0.0)
+    """
+    edges = np.linspace(0, 1, bins + 1)
+    by_width = np.clip(np.searchsorted(edges, p, side="right") - 1, 0, bins - 1)
+    distinct, at = np.unique(p, return_inverse=True)
+    by_count = _quantile_bins(_bin_sums(at, candidates + facts, len(distinct)), bins)[at]
+    tables = [_missing_bins(number, p, facts, candidates, bins) for number in (by_width, by_count)]
+    total, inside = add_up(candidates), np.clip(p, np.finfo(float).eps, 1 - np.finfo(float).eps)
+    squares = candidates * p * p + facts * (1 - 2 * p)  # (1 − p)² instead of p² for as many candidates as facts
+    losses = -candidates * log1p(-inside) - facts * log_odds(inside)
+    return Reliability(
+        edges,
+        *tables[0],
+        _expected_calibration_error(*tables[0]),
+        _expected_calibration_error(*tables[1]),
+        max(0.0, add_up(squares) / total),
+        max(0.0, add_up(losses) / total),
+    )
+
+
+def _missing_bins(
+    at: npt.NDArray[np.intp], p: Floats, facts: Floats, candidates: Floats, bins: int
+) -> tuple[Floats, Floats, Floats]:
+    """Return the candidates of each bin, their mean probability, and the share of missing facts, which is at most 1."""
+    counts = _bin_sums(at, candidates, bins)
+    divisor = np.where(counts > 0, counts, np.nan)
+    found = np.minimum(_bin_sums(at, facts, bins) / divisor, 1.0)
+    return counts, _bin_sums(at, candidates * p, bins) / divisor, found
 
 
 def _bin_means(

@@ -1,4 +1,4 @@
-"""Odds: probabilities that fit, few parameters that share strength, priors."""
+"""Odds: probabilities that hold for candidates, few parameters that share strength, shares of missing facts."""
 
 from __future__ import annotations
 
@@ -6,61 +6,107 @@ import numpy as np
 import pytest
 
 from gaifman.errors import InputError, KnowledgeBaseError
-from gaifman.listwise.odds import Odds, Proposals, fit_odds
+from gaifman.kb.tables import Floats
+from gaifman.listwise.odds import MISSING_SHARES, Odds, OddsTable, Proposals, fit_odds
+
+TRUE = Odds(1.0, np.array([0.8, 0.3, -2.0, 0.0]))
+MISSING = 0.1
 
 
-def proposals(count: int, seed: int = 0, base: float = 1.0) -> Proposals:
-    """Candidates whose truth has the log-odds base + 0.8 · share 1 + 0.3 · share 2 − 2 · known answers."""
+def proposals(count: int, seed: int = 0, base: float = 1.0) -> tuple[Proposals, Floats]:
+    """Candidates, of which those with the log-odds of `TRUE` are missing facts, and as many facts of the same kind.
+
+    The facts stand for all facts, of which a tenth is missing. Beside the proposals are the true probabilities.
+    """
     rng = np.random.default_rng(seed)
     evidence = np.column_stack([-rng.exponential(2, (count, 2)), np.log1p(rng.integers(0, 3, (count, 2)))])
-    odds = Odds(base, np.array([0.8, 0.3, -2.0, 0.0]), 0.5)
-    return Proposals(evidence, (rng.random(count) < odds.probabilities(evidence)).astype(float), np.ones(count))
+    p = Odds(base, TRUE.weights).probabilities(evidence)
+    hidden = evidence[rng.random(count) < p]
+    facts = np.full(len(hidden), (1 - MISSING) / MISSING)
+    both = np.concatenate([evidence, hidden])
+    return Proposals(both, np.append(np.zeros(count), facts), np.append(np.ones(count), np.zeros(len(hidden)))), p
 
 
 def test_the_odds_are_found_again() -> None:
-    found = fit_odds(proposals(20_000))
+    found = fit_odds(proposals(20_000)[0]).at(MISSING)
     assert found.base == pytest.approx(1.0, abs=0.15)
     assert found.weights == pytest.approx([0.8, 0.3, -2.0, 0.0], abs=0.15)
 
 
-def test_probabilities_are_calibrated_by_weight() -> None:
-    sample = proposals(4_000)
-    weighted = Proposals(sample.evidence, sample.targets, np.where(sample.targets > 0, 1.0, 3.0))
-    p = fit_odds(weighted).probabilities(weighted.evidence)
-    expected = float((weighted.weights * p).sum())
-    assert expected == pytest.approx(float((weighted.weights * weighted.targets).sum()), rel=0.02)
+def test_as_many_candidates_are_true_as_facts_are_missing() -> None:
+    sample, _ = proposals(4_000)
+    table = fit_odds(sample)
+    for share in MISSING_SHARES[:3]:  # more facts than candidates at some evidence: not all can be among them
+        p = table.at(share).probabilities(sample.evidence)
+        missing = share / (1 - share) * sample.facts.sum()
+        assert float((sample.candidates * p).sum()) == pytest.approx(missing, rel=0.02)
 
 
-def test_a_small_relation_stays_near_the_others_and_a_large_one_does_not() -> None:
-    pooled = fit_odds(proposals(10_000))
-    small, large = (fit_odds(proposals(count, 1, base=4.0), pooled) for count in (6, 5_000))
-    assert abs(small.weights - pooled.weights).max() < 0.5
-    assert large.base == pytest.approx(4.0, abs=0.5)
+def test_each_half_stands_for_all() -> None:
+    sample, _ = proposals(3_000)
+    for rest, own in sample.halves():
+        assert len(rest) + len(own) == len(sample)
+        assert rest.candidates.sum() == pytest.approx(3_000, rel=0.1)
+        p = fit_odds(rest).at(MISSING).probabilities(own.evidence)
+        assert float((own.candidates * p).sum()) == pytest.approx(float(own.facts.sum()) * MISSING / 0.9, rel=0.2)
+
+
+def test_a_small_relation_stays_near_the_others_and_a_large_one_less_so() -> None:
+    pooled = fit_odds(proposals(10_000)[0])
+    usual = pooled.at(MISSING)
+    small, large = (fit_odds(proposals(count, 1, base=4.0)[0], pooled).at(MISSING) for count in (6, 5_000))
+    assert abs(small.weights - usual.weights).max() < 0.1
+    assert usual.base < small.base < large.base
 
 
 def test_more_share_never_means_less_probable() -> None:
-    sample = proposals(500)
-    against = Proposals(sample.evidence, 1 - sample.targets, sample.weights)
-    assert (fit_odds(against).weights[:2] >= 0).all()
+    sample, _ = proposals(500)
+    against = Proposals(-sample.evidence, sample.facts, sample.candidates)
+    assert (fit_odds(against).at(MISSING).weights[:2] >= 0).all()
 
 
-def test_without_a_hidden_fact_the_odds_are_those_of_all() -> None:
-    pooled = fit_odds(proposals(1_000))
+def test_without_a_held_out_fact_the_odds_are_those_of_all() -> None:
+    pooled = fit_odds(proposals(1_000)[0])
     nothing = Proposals(np.zeros((3, 4)), np.zeros(3), np.ones(3))
-    assert fit_odds(nothing, pooled) is pooled
-    assert 0 < fit_odds(nothing).probabilities(np.zeros((1, 4)))[0] < 0.01
+    assert fit_odds(nothing, pooled).vectors.tolist() == pooled.vectors.tolist()
+    assert 0 < fit_odds(nothing).at(MISSING).probabilities(np.zeros((1, 4)))[0] < 0.01
+
+
+def test_the_more_is_missing_the_more_probable_is_a_candidate() -> None:
+    table, evidence = fit_odds(proposals(2_000)[0]), np.full((1, 4), -0.5)
+    shares = np.array([1e-4, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.9])
+    found = np.concatenate([table.at(share).probabilities(evidence) for share in shares])
+    assert (np.diff(found) > 0).all()
+    assert table.at(0.1).vector.tolist() == pytest.approx(table.vectors[2].tolist())
+    for wrong in (0.0, 1.0):
+        with pytest.raises(KnowledgeBaseError, match="missing"):
+            table.at(wrong)
 
 
 def test_a_prior_shifts_the_odds() -> None:
-    odds = Odds(0.0, np.zeros(4), 0.1)
-    assert odds.with_prior(0.5).probabilities(np.zeros((1, 4)))[0] == pytest.approx(0.9)
+    table = OddsTable(np.zeros((5, 5)), np.full(5, 0.1))
+    assert table.at(0.1, 0.5).probabilities(np.zeros((1, 4)))[0] == pytest.approx(0.9)
     with pytest.raises(KnowledgeBaseError, match="prior"):
-        odds.with_prior(0.0)
+        table.at(0.1, 0.0)
+
+
+def test_no_probability_is_above_its_bound() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        odds = Odds(float(rng.normal()), np.append(rng.exponential(size=3), rng.normal(size=3)))
+        evidence = np.column_stack([-rng.exponential(2, (20, 3)), np.log1p(rng.integers(0, 4, (20, 3)))])
+        evidence[:, 4] = evidence[0, 4]
+        most = evidence[:, 3:].max(axis=1)
+        bound = odds.bound(evidence[:, 1], float(evidence[0, 4]), most, 1)
+        assert (odds.probabilities(evidence) <= bound + 1e-12).all()
 
 
 def test_arrays_give_the_odds_back_and_wrong_ones_are_refused() -> None:
-    odds = fit_odds(proposals(100))
-    again = Odds.from_arrays(odds.arrays(), 2)
-    assert (again.base, again.prior, again.weights.tolist()) == (odds.base, odds.prior, odds.weights.tolist())
+    table = fit_odds(proposals(100)[0])
+    again = OddsTable.from_arrays(table.arrays(), 2)
+    assert again.vectors.tolist() == table.vectors.tolist()
+    assert again.priors.tolist() == table.priors.tolist()
     with pytest.raises(InputError, match="shape"):
-        Odds.from_arrays(odds.arrays(), 3)
+        OddsTable.from_arrays(table.arrays(), 3)
+    with pytest.raises(InputError, match="below 1"):
+        OddsTable.from_arrays({"odds": table.arrays()["odds"] * 0}, 2)

@@ -1,0 +1,349 @@
+"""Do the probabilities of proposed facts hold? Propose facts as a user would, and compare them with held-out ones.
+
+>>> import gaifman
+>>> kb = gaifman.demo()
+>>> test = gaifman.KnowledgeBase.from_facts([*kb.facts("located_in")][::10])
+>>> completion = gaifman.complete(kb.without_facts(test.facts()), ["located_in"], seed=1)
+>>> proposals = measure_proposals(completion, kb, test)
+>>> proposals.held_out
+20
+>>> 15 < proposals.expected < 25
+True
+
+Every tuple of a relation that is not known is a candidate: one of the objects that `answers` would consider at each
+position. It is true if it is a held-out fact. A candidate answers a question at each position; the questions that
+held-out facts answer and a sample of the others are asked. Candidates that can have a probability of `MIN_SCORED` are
+all scored, a sample of the others stands for the rest.
+
+The probabilities are those of a knowledge base that misses the share of its facts that was held out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.completion import Completion
+from gaifman.config import ProgressCallback, check_threads
+from gaifman.errors import KnowledgeBaseError
+from gaifman.evaluation.tasks import EvaluationData
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints, Longs, row_ids, rows_in
+from gaifman.listwise.mining import NOTHING
+from gaifman.listwise.scoring import ListwisePredictor
+from gaifman.models.calibration import (
+    Reliability,
+    fit_isotonic,
+    fit_platt,
+    fit_temperature,
+    logistic,
+    reliability,
+)
+from gaifman.ranking.candidates import NO_TYPES, QueryPattern, select_candidates
+from gaifman.sampling.constraints import hide_nothing
+from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
+from gaifman.threads import cached_property, map_threaded
+
+MIN_PROPOSED, MIN_CONFIDENT = 0.05, 0.9
+"""Probabilities from which on a candidate counts as proposed, and as proposed with confidence."""
+MIN_SCORED = 0.02
+"""Candidates that can have this probability are all scored."""
+MAX_SCORED, OTHERS = 200, 4
+"""Candidates of one question: the best, and a sample of the others."""
+QUESTIONS, MIN_QUESTIONS = 3_000, 8
+"""Questions that held-out facts answer, of all relations and positions and of each; and as many others."""
+FOLDS = 2
+"""The rescaled scores are fitted to the other fold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Candidates with their probabilities; some stand for others."""
+
+    probabilities: Floats
+    """Shape (candidates,), float64."""
+    targets: Floats
+    """Shape (candidates,), float64: 1 for held-out facts, or their confidence; 0 for others."""
+    weights: Floats
+    """Shape (candidates,), float64: how many candidates each one stands for."""
+    scores: Floats
+    """Shape (candidates,), float64: the mean over the positions of the log shares, before any calibration."""
+    popularity: Floats
+    """Shape (candidates,), float64: the probability that a held-out fact has these objects if it draws each of them by
+    its frequency, alone."""
+    folds: Longs
+    """Shape (candidates,), int64: by the fixed objects of the question."""
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Candidates]) -> Candidates:
+        """All candidates."""
+        names = cls.__dataclass_fields__
+        return cls(*(np.concatenate([np.zeros(0), *(getattr(part, name) for part in parts)]) for name in names))
+
+
+class Quality(NamedTuple):
+    """How good probabilities are; sums over all candidates, per held-out fact."""
+
+    brier: float
+    log_loss: float
+    ece: float | None
+    """Of the candidates with at least `MIN_PROPOSED`; None if there are none."""
+
+
+@dataclass(frozen=True)
+class ProposalTest:
+    """Proposed facts beside held-out ones."""
+
+    candidates: Candidates
+    held_out: int
+    """Held-out facts, whether they were candidates or not."""
+    missing: float
+    """The share of the facts that was held out."""
+
+    @property
+    def expected(self) -> float:
+        """The sum of all probabilities: how many facts are expected to be missing."""
+        return float((self.candidates.weights * self.candidates.probabilities).sum())
+
+    @cached_property
+    def reliability(self) -> Reliability | None:
+        """Of the proposed candidates; None if nothing is proposed."""
+        return self._reliability(self.candidates.probabilities)
+
+    def _reliability(self, p: Floats) -> Reliability | None:
+        rows = p >= MIN_PROPOSED
+        own = self.candidates
+        return reliability(p[rows], own.targets[rows], own.weights[rows]) if rows.any() else None
+
+    def confident(self) -> tuple[float, float | None]:
+        """The number of candidates with at least `MIN_CONFIDENT`, and the share of them that is true."""
+        own = self.candidates
+        rows = own.probabilities >= MIN_CONFIDENT
+        count = float(own.weights[rows].sum())
+        return count, float((own.weights * own.targets)[rows].sum()) / count if count else None
+
+    def quality(self) -> dict[str, Quality]:
+        """Of the model, of popularity, and of the raw scores rescaled on half of the held-out facts."""
+        own = self.candidates
+        found = {"model": own.probabilities, "popularity": np.minimum(own.popularity, 1.0)}
+        for name in ("temperature", "platt", "isotonic"):
+            p = np.empty(len(own.scores))
+            for fold in range(FOLDS):
+                rest = own.folds != fold
+                p[~rest] = _rescale(name, own, rest, own.scores[~rest])
+            found[name] = p
+        return {name: self._quality(p) for name, p in found.items()}
+
+    def _quality(self, p: Floats) -> Quality:
+        own, inside = self.candidates, np.clip(p, 1e-12, 1 - 1e-12)
+        losses = -(own.targets * np.log(inside) + (1 - own.targets) * np.log1p(-inside))
+        brier, loss = ((own.weights * each).sum() / max(self.held_out, 1) for each in ((p - own.targets) ** 2, losses))
+        table = self._reliability(p)
+        return Quality(float(brier), float(loss), None if table is None else table.ece)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures as JSON types."""
+        table, (count, precision) = self.reliability, self.confident()
+        bins = [] if table is None else zip(table.predicted, table.observed, table.counts, strict=True)
+        return {
+            "held_out": self.held_out,
+            "missing": round(self.missing, 6),
+            "expected": round(self.expected, 3),
+            "proposed": 0.0 if table is None else round(float(table.counts.sum()), 3),
+            "ece": None if table is None else round(table.ece, 6),
+            "confident": round(count, 3),
+            "confident_true": None if precision is None else round(precision, 6),
+            "quality": {name: _rounded(quality) for name, quality in self.quality().items()},
+            "reliability": [
+                {"predicted": round(float(p), 6), "observed": round(float(s), 6), "count": round(float(n), 3)}
+                for p, s, n in bins
+                if n
+            ],
+        }
+
+
+def _rounded(quality: Quality) -> dict[str, float | None]:
+    return {name: None if value is None else round(value, 6) for name, value in quality._asdict().items()}
+
+
+def _rescale(name: str, own: Candidates, rows: npt.NDArray[np.bool_], scores: Floats) -> Floats:
+    """The probabilities of scores by a map that is fitted to some candidates."""
+    x, targets, weights = own.scores[rows], own.targets[rows], own.weights[rows]
+    if name == "isotonic":
+        order = np.argsort(x, kind="stable")
+        fitted, _ = fit_isotonic(targets[order], weights[order])
+        at = np.searchsorted(x[order], scores, side="right") - 1
+        return fitted[np.maximum(at, 0)]
+    if name == "temperature":
+        return logistic(fit_temperature(x, targets, weights) * scores)
+    slope, offset = fit_platt(x, targets, weights)
+    return logistic(slope * scores + offset)
+
+
+def measure_proposals(
+    model: Completion,
+    kb: KnowledgeBase,
+    test: KnowledgeBase,
+    known: KnowledgeBase | Iterable[KnowledgeBase] = (),
+    *,
+    relations: Sequence[str] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: ProgressCallback | None = None,
+) -> ProposalTest:
+    """Propose facts by a completion of ranked lists that sees the facts of `kb`, and compare them with test facts.
+
+    Args:
+        model: The completion; `kb` can be another knowledge base than the one it was trained on.
+        kb: The visible facts. Test facts in it are removed.
+        test: The held-out facts.
+        known: Facts that are also true, such as validation facts: they are no candidates.
+        relations: The relations to measure; None for all that have a ranked list and visible or held-out facts.
+        seed: The seed of the sample.
+        threads: The number of threads; None for all processors. The result does not depend on it.
+        progress: Called with the phase, the relations done and their total.
+    """
+    data = EvaluationData(kb, test, (known,) if isinstance(known, KnowledgeBase) else tuple(known))
+    own = [_RelationTest.of(model.with_kb(data.visible), data, name, seed) for name in relations or model.relations]
+    tests = [each for each in own if each is not None]
+    if not tests:
+        raise KnowledgeBaseError("there are no ranked lists to propose facts: no relation has one")
+    held_out, visible = (sum(len(getattr(each, name)) for each in tests) for name in ("held_out", "visible"))
+    if not held_out:
+        raise KnowledgeBaseError("there are no test facts to propose: no test fact has a relation of the model")
+    missing = held_out / (held_out + visible)
+    done = iter(range(1, len(tests) + 1))
+
+    def measure(one: _RelationTest) -> Candidates:
+        found = one.measure(missing, max(MIN_QUESTIONS, -(-QUESTIONS * len(one.held_out) // held_out)))
+        if progress:
+            progress("proposing facts", next(done), len(tests))
+        return found
+
+    parts = map_threaded(measure, tests, check_threads(threads), cost=lambda one: len(one.held_out))
+    return ProposalTest(Candidates.concatenate(parts), held_out, missing)
+
+
+class _RelationTest(NamedTuple):
+    """The held-out facts of one relation, and what is proposed."""
+
+    predictor: ListwisePredictor
+    held_out: Ints
+    """Shape (facts, arity), int32: distinct."""
+    confidences: Floats
+    """Shape (facts,), float64: of held-out facts."""
+    visible: Ints
+    """Shape (visible facts, arity), int32."""
+    known: Ints
+    """Shape (k, arity), int32: facts that are no candidates, but for the visible ones."""
+    pools: list[Ints]
+    """The objects that are candidates, by position."""
+    seed: int
+
+    @classmethod
+    def of(cls, model: Completion, data: EvaluationData, name: str, seed: int) -> _RelationTest | None:
+        """The test of a relation; None if it has no ranked list."""
+        predictor, arity = model.predictor(name), model.arity(name)
+        if not isinstance(predictor, ListwisePredictor):
+            return None
+        held_out, visible = data.facts_of(data.test, name, arity), data.facts_of(data.visible, name, arity)
+        known = np.concatenate([held_out[:0], *(data.facts_of(other, name, arity) for other in data.known)])
+        keep = ~rows_in(held_out, visible)
+        confidences = data.confidences_of(name, held_out)[0]
+        weights = np.ones(len(held_out)) if confidences is None else confidences
+        pools = [_pool(predictor, visible, position) for position in range(arity)]
+        return cls(predictor, held_out[keep], weights[keep], visible, known, pools, seed)
+
+    def measure(self, missing: float, questions: int) -> Candidates:
+        """The candidates of some questions, with probabilities for this share of missing facts."""
+        predictor = self.predictor.with_missing(missing)
+        test = self._replace(predictor=predictor)
+        parts = [part for position in range(predictor.arity) for part in test._of_position(position, questions)]
+        return Candidates.concatenate(parts)
+
+    def _of_position(self, position: int, count: int) -> Iterator[Candidates]:
+        """The candidates at one position, for the questions that held-out facts answer, and for others."""
+        asked = self._questions(position)
+        answered = rows_in(asked, _without(self.held_out, position))
+        for rows in (np.flatnonzero(answered), np.flatnonzero(~answered)):
+            keys = fold_in_rows(make_key(self.seed, "measure proposals", self.predictor.scorer.relation), asked[rows])
+            chosen = rows[np.argsort(keys, kind="stable")[:count]]
+            for question in asked[chosen]:
+                yield self._propose(question, position, len(rows) / len(chosen) / self.predictor.arity)
+
+    def _questions(self, position: int) -> Ints:
+        """Shape (questions, arity), int32: 0 at the position; the others have objects that can be there."""
+        fixed = [i for i in range(self.predictor.arity) if i != position]
+        if len(fixed) != 1:
+            return np.unique(_without(np.concatenate([self.visible, self.held_out]), position), axis=0)
+        asked = np.zeros((len(self.pools[fixed[0]]), 2), np.int32)
+        asked[:, fixed[0]] = self.pools[fixed[0]]
+        return asked
+
+    def _propose(self, question: Ints, position: int, weight: float) -> Candidates:
+        """The candidates of one question: all that can be probable, and a sample of the others."""
+        predictor, scorer = self.predictor, self.predictor.scorer
+        shares, known = self._shares(question, position)
+        pool = self.pools[position]
+        possible = pool[np.isfinite(shares[pool])]
+        order = possible[np.lexsort((possible, -shares[possible]))]
+        frequency = np.bincount(self.visible[:, position], minlength=len(shares))
+        bound = predictor.odds.bound(shares[order], np.log1p(known), np.log1p(frequency[order]), position)
+        count = min(int((bound >= MIN_SCORED).sum()), MAX_SCORED)
+        best, rest = order[:count], order[count:]
+        key = make_key(self.seed, "sample others", position, *question.tolist())
+        others = rest[np.argsort(fold_in(key, rest), kind="stable")[:OTHERS]]
+        tuples = np.tile(question, (count + len(others), 1))
+        tuples[:, position] = np.append(best, others)
+        weights = np.full(len(tuples), weight)
+        weights[count:] *= len(rest) / max(len(others), 1)
+        nothing = hide_nothing(len(tuples))
+        evidence = scorer.evidence(tuples, nothing)
+        p = predictor.constrain(predictor.estimates_of(evidence), tuples, nothing).values
+        raw = evidence[:, : predictor.arity].mean(axis=1)
+        fold = np.full(len(tuples), int(fold_in(key, np.zeros(1, np.int32))[0] % FOLDS), np.int64)
+        return Candidates(p, self._targets(tuples), weights, raw, self._popularity(tuples), fold)
+
+    def _shares(self, question: Ints, position: int) -> tuple[Floats, int]:
+        """Shape (objects,), float64: log shares of all candidates, -inf for known answers; and the number of these."""
+        scorer = self.predictor.scorer
+        found = scorer.scorers[position].scores(question.tolist())
+        known = scorer.known_answers(question.tolist(), NOTHING, position)
+        found[known] = -np.inf
+        found -= np.logaddexp.reduce(found)
+        same = (_without(self.known, position) == _without(question[None], position)).all(axis=1)
+        found[self.known[same, position]] = -np.inf
+        return found, len(known)
+
+    def _targets(self, tuples: Ints) -> Floats:
+        ids, own = row_ids(self.held_out, tuples)
+        values = np.zeros(int(max(ids.max(initial=-1), own.max(initial=-1))) + 1)
+        values[ids] = self.confidences
+        return values[own]
+
+    def _popularity(self, tuples: Ints) -> Floats:
+        size, facts = len(self.predictor.kb.objects), max(len(self.visible), 1)
+        found = np.full(len(tuples), float(len(self.held_out)))
+        for column, objects in zip(self.visible.T, tuples.T, strict=True):
+            found *= (np.bincount(column, minlength=size)[objects]) / facts
+        return found
+
+
+def _without(tuples: Ints, position: int) -> Ints:
+    """The tuples with 0 at the position."""
+    found = tuples.copy()
+    found[:, position] = 0
+    return found
+
+
+def _pool(predictor: ListwisePredictor, visible: Ints, position: int) -> Ints:
+    """The objects that `answers` considers at a position, ascending."""
+    terms: list[int | str] = [0] * predictor.arity
+    terms[position] = "candidate"
+    pattern = QueryPattern(tuple(terms), ("candidate",), "")
+    types = predictor.constraints.allowed_objects() if predictor.constraints else NO_TYPES
+    return select_candidates(predictor.kb, predictor.query, pattern, visible, types=types).values[:, 0]
