@@ -15,11 +15,20 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.kernels.walks import FEW
 from gaifman.listwise.added import AddedFormulas
-from gaifman.listwise.constants import CONFIDENCE_PRIOR, MIN_SUPPORT, MinedConstants, mine_constants
-from gaifman.listwise.mining import CONSTANT_WALKS, LINKS, MiningConfig, Reacher, WalkBound, mine_formulas
+from gaifman.listwise.mining import (
+    CONFIDENCE_PRIOR,
+    CONSTANT_WALKS,
+    LINKS,
+    MIN_SUPPORT,
+    MinedConstants,
+    MiningConfig,
+    Reacher,
+    WalkBound,
+    mine_constants,
+    mine_formulas,
+)
 from gaifman.listwise.ranker import ListwiseConfig, _drop_facts, _Problem, held_out_rows
-from gaifman.listwise.rules import constant_feature
-from gaifman.listwise.steps import StepIndex, build_steps
+from gaifman.listwise.steps import StepIndex, build_steps, constant_feature
 from gaifman.logic.semantics import feature_value
 
 RELATIONS = {"p": 1, "r": 2, "q": 2, "t": 3}

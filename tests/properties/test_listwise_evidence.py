@@ -8,17 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gaifman.explain.ranking import explain_ranking
+from gaifman.explain.ranking import collect_evidence, explain_ranking
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.listwise import scoring
 from gaifman.listwise.added import AddedFormulas
-from gaifman.listwise.constants import MinedConstants
-from gaifman.listwise.evidence import collect_evidence
-from gaifman.listwise.mining import MinedFormulas, WalkBound
-from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
+from gaifman.listwise.mining import MinedConstants, MinedFormulas, WalkBound
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
-from gaifman.listwise.scoring import OTHERS_WEIGHT, ListwisePredictor, ReachCache, RelationScorer
+from gaifman.listwise.scoring import MIN_LOG_SHARE, OTHERS_WEIGHT, ListwisePredictor, Odds, ReachCache, RelationScorer
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.ast import Feature, relation_query
 from gaifman.models.calibration import log_odds

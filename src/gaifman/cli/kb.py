@@ -210,8 +210,16 @@ def parse(text: str, kind: str, kb: tuple[str, ...], reading: InputOptions, as_j
 
 def parse_fields(node: Any, kind: str) -> dict[str, Any]:
     """Return the forms of a formula and the names in it, as fields for JSON."""
-    from gaifman.logic.ast import Atom, Attribute, Constant, free_variables, to_ascii, to_bracketed, walk
-    from gaifman.logic.notation import format_relation
+    from gaifman.logic.ast import (
+        Atom,
+        Attribute,
+        Constant,
+        format_relation,
+        free_variables,
+        to_ascii,
+        to_bracketed,
+        walk,
+    )
 
     parts = list(walk(node))
     atoms = (part for part in parts if isinstance(part, Atom) and isinstance(part.relation, str))
@@ -462,12 +470,12 @@ def evaluate_features(
     """Return the non-zero features of a sampled neighbourhood with their facts, as fields for JSON."""
     import numpy as np
 
+    from gaifman.config import SamplingConfig
     from gaifman.features.compiler import compile_features
     from gaifman.features.evaluator import FeatureEvaluator
     from gaifman.features.grounding import find_witness_facts
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-    from gaifman.sampling.settings import SamplingConfig
 
     tuples = [[kb.object_id(name) for name in objects]]
     plan = compile_features(phi, kb, len(objects))

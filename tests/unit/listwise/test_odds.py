@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gaifman.errors import InputError, KnowledgeBaseError
-from gaifman.listwise.odds import Odds, Proposals, fit_odds
+from gaifman.listwise.scoring import Odds, Proposals, fit_odds
 
 
 def proposals(count: int, seed: int = 0, base: float = 1.0) -> Proposals:
