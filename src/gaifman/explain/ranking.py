@@ -37,12 +37,13 @@ from gaifman.explain.svg import Diagram
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.listwise.groundings import Countable, exclude_facts
-from gaifman.listwise.mining import LINKS, MinedConstants, MinedFormulas
+from gaifman.listwise.mining import COMPARISONS, MinedComparisons, MinedConstants, MinedFormulas
 from gaifman.listwise.scoring import ListwisePredictor, Odds, RelationScorer, Scorer
 from gaifman.listwise.steps import (
     Label,
     StepIndex,
     as_path,
+    comparison_feature,
     constant_feature,
     forward_path,
     path_feature,
@@ -284,8 +285,11 @@ def _walked(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float
         number, row = _locate(ranker.mined, formula)
         start, mined = fixed[number], ranker.mined[number]
         ends = start, position
-        if row >= len(mined.paths) + len(LINKS):
-            row -= len(mined.paths) + len(LINKS)
+        if row >= mined.first_comparison:
+            yield _compared(index, mined.comparisons, row - mined.first_comparison, ends, effect)
+            continue
+        if row >= mined.first_constant:
+            row -= mined.first_constant
             yield _with_constant(index, mined.constants, row, ends, objects, hidden, draws, effect)
             continue
         if row >= len(mined.paths):
@@ -477,6 +481,17 @@ def _with_constant(
         tuple(sorted(shown)[:MAX_FACTS]),
         joins=True,
     )
+
+
+def _compared(
+    index: StepIndex, comparisons: MinedComparisons, row: int, ends: tuple[int, int], effect: float
+) -> Evidence:
+    """How a number of the object at one end compares with that of the object at the other end."""
+    start, position = ends
+    attribute = index.attributes[int(comparisons.attributes[row])]
+    operator = COMPARISONS[int(comparisons.operators[row])]
+    feature = comparison_feature(attribute, operator, start + 1, position + 1)
+    return Evidence(("compared", str(feature)), feature, 1.0, effect, joins=True)
 
 
 def _own(scorer: Scorer, obj: int, hidden: Longs, weight: float) -> Iterator[Evidence]:

@@ -21,7 +21,7 @@ are averaged over the draws.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -70,6 +70,17 @@ MAX_CODE = 2**62
 """Codes of paths are below this number."""
 MIN_SUPPORT = 3
 """Fixed objects that a formula with constants must be true of; chosen on validation facts."""
+COMPARISONS = ("<", "≤", "=", "≥", ">")
+"""How a number of the fixed object, on the left, can compare with that of the candidate."""
+COMPARE = (np.less, np.less_equal, np.equal, np.greater_equal, np.greater)
+COMPARISON_WALKS = 10
+"""A comparison has the value of this many walks."""
+MIN_COMPARED = 10
+"""Answers of which both objects have a number, for a comparison."""
+MIN_DEVIATION = 3.0
+"""Standard errors by which a comparison must be true of more answers than it would be of independent objects."""
+MAX_COMPARED = 5_000
+"""Objects with a number: one that more objects have is not compared, since half of them are entries of a question."""
 MAX_JOINED = 20_000_000
 """Pairs of a known fact and an answer that are counted: the first ones by fixed object, if there are more."""
 VALUE_PARTS = (0.3, 0.5, 1.0)
@@ -165,6 +176,8 @@ class MiningConfig:
     """Paths that are kept."""
     max_constants: int = 1_000
     """Formulas with constants that are kept."""
+    max_comparisons: int = 3
+    """Comparisons of numbers that are kept."""
     min_support: int = 2
     """Answers that must share a path."""
     budget: int = 100_000
@@ -185,7 +198,8 @@ class MiningConfig:
             "max_set",
         ):
             check_int(name, getattr(self, name), 1)
-        check_int("max_constants", self.max_constants, 0)
+        for name in ("max_constants", "max_comparisons"):
+            check_int(name, getattr(self, name), 0)
 
 
 SPARSE_MINING = MiningConfig(max_steps=5, max_degree=200, answers=1_000, max_formulas=1_000)
@@ -256,10 +270,59 @@ class MinedConstants:
 
 
 @dataclass(frozen=True, slots=True)
+class MinedComparisons:
+    """Comparisons of a number of the object at the fixed position with that of the candidate, by attribute."""
+
+    attributes: Ints
+    """Shape (c,), int32: of `StepIndex.attributes`."""
+    operators: Ints
+    """Shape (c,), int32: of `COMPARISONS`."""
+    support: Longs
+    """Shape (c,), int64: answers that it is true of."""
+    answers: Longs
+    """Shape (c,), int64: answers of which both objects have the number."""
+    expected: Floats
+    """Shape (c,), float64: the share of these that it would be true of if their objects were independent."""
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    @classmethod
+    def none(cls) -> Self:
+        """No comparisons."""
+        none, counts = freeze(np.zeros(0, np.int32)), freeze(np.zeros(0, np.int64))
+        return cls(none, none, counts, counts, freeze(np.zeros(0)))
+
+    def arrays(self, number: int) -> Arrays:
+        """The arrays for a file, if there are comparisons; `number` is that of the fixed position."""
+        key = f"comparisons/{number}"
+        found: Arrays = {
+            f"{key}/formulas": np.stack([self.attributes, self.operators], axis=1),
+            f"{key}/support": np.stack([self.support, self.answers], axis=1),
+            f"{key}/expected": self.expected,
+        }
+        return found if len(self) else {}
+
+
+def comparisons_from_arrays(arrays: Arrays, number: int, attributes: int) -> MinedComparisons:
+    """The comparisons of arrays, in which there is a number of attributes."""
+    key = f"comparisons/{number}"
+    if f"{key}/formulas" not in arrays:
+        return MinedComparisons.none()
+    formulas = require_array(arrays, f"{key}/formulas", np.int32, (None, 2))
+    support = require_array(arrays, f"{key}/support", np.int64, (len(formulas), 2))
+    expected = require_array(arrays, f"{key}/expected", np.float64, (len(formulas),))
+    if (formulas < 0).any() or (formulas >= [attributes, len(COMPARISONS)]).any():
+        raise InputError(f"the array '{key}/formulas' has an attribute or comparison that there is not")
+    columns = (*formulas.T.copy(), *support.T.copy(), expected)
+    return MinedComparisons(*map(freeze, columns))
+
+
+@dataclass(frozen=True, slots=True)
 class MinedFormulas:
     """The formulas that lead from one fixed position to the open one.
 
-    They are numbered: the paths, sorted as a trie; then `LINKS`; then the formulas with constants.
+    They are numbered: the paths, sorted as a trie; then `LINKS`; then the formulas with constants, and comparisons.
     """
 
     labels: tuple[Label, ...]
@@ -271,9 +334,30 @@ class MinedFormulas:
     confidence: Floats
     """Shape (p,), float64: share of reached objects that are answers."""
     constants: MinedConstants = field(default_factory=MinedConstants.none)
+    comparisons: MinedComparisons = field(default_factory=MinedComparisons.none)
 
     def __len__(self) -> int:
-        return len(self.paths) + len(LINKS) + len(self.constants)
+        return self.first_comparison + len(self.comparisons)
+
+    @property
+    def first_constant(self) -> int:
+        """The number of the first formula with constants."""
+        return len(self.paths) + len(LINKS)
+
+    @property
+    def first_comparison(self) -> int:
+        """The number of the first comparison."""
+        return self.first_constant + len(self.constants)
+
+    def without_constants(self) -> tuple[Self, Bools]:
+        """The other formulas, and which ones these are: (formulas,), bool."""
+        numbers = np.arange(len(self))
+        kept = (numbers < self.first_constant) | (numbers >= self.first_comparison)
+        return replace(self, constants=MinedConstants.none()), kept
+
+    def without_comparisons(self) -> tuple[Self, Bools]:
+        """The other formulas, and which ones these are: (formulas,), bool."""
+        return replace(self, comparisons=MinedComparisons.none()), np.arange(len(self)) < self.first_comparison
 
     def path(self, row: int) -> tuple[Label, ...]:
         """The labels of a path."""
@@ -371,7 +455,18 @@ class Reacher:
             if chances is not None:
                 absent = np.log1p(-np.minimum(chances[kind].astype(np.float64), 1 - 1e-12))
                 values = -np.expm1(np.bincount(owners, absent, len(objects))).astype(np.float32)
-            self._add(objects, values, first + number)
+            self._add(objects, LINK_WALKS * values, values, first + number)
+        return self.end
+
+    def compare(self, start: int, comparisons: MinedComparisons, first: int) -> int:
+        """Append the candidates whose numbers compare with those of an object; formulas are numbered from `first`."""
+        pairs = zip(comparisons.attributes.tolist(), comparisons.operators.tolist(), strict=True)
+        for number, (attribute, operator) in enumerate(pairs):
+            self._check_deadline()
+            objects, values = self.index.values[attribute]
+            row = int(np.searchsorted(objects, start))
+            if row < len(objects) and objects[row] == start:
+                self._add(objects[COMPARE[operator](values[row], values)], COMPARISON_WALKS, 0.0, first + number)
         return self.end
 
     def match(self, start: int, hidden: Longs, constants: MinedConstants, first: int) -> int:
@@ -399,13 +494,13 @@ class Reacher:
                 return self.end
             self._grow()
 
-    def _add(self, objects: Ints, values: Reals, formula: int) -> None:
-        """Append objects that a formula reaches with these probabilities."""
+    def _add(self, objects: Ints, counts: Reals | float, masses: Reals | float, formula: int) -> None:
+        """Append objects that a formula reaches by these numbers and shares of walks."""
         while self.end + len(objects) > len(self.objects):
             self._grow()
         added = slice(self.end, self.end + len(objects))
         self.objects[added], self.formulas[added] = objects, formula
-        self.counts[added], self.masses[added] = LINK_WALKS * values, values
+        self.counts[added], self.masses[added] = counts, masses
         self.end = added.stop
 
     def store_values(self, begin: int, values: Reals, draws: int = 1) -> None:
@@ -451,7 +546,7 @@ def mine_formulas(
 ) -> MinedFormulas:
     """The formulas that lead from the object at the fixed position of a relation's facts to that at the open position.
 
-    Held-out facts do not count for formulas with constants, of which some fit by chance.
+    Held-out facts do not count for formulas with constants and comparisons, of which some fit by chance.
     """
     config = config or MiningConfig()
     facts = index.kb.tuples(relation)
@@ -467,7 +562,9 @@ def mine_formulas(
     confidence = _confidences(index, paths, facts[:, [fixed, position]], config)
     best = np.sort(np.lexsort((np.arange(len(paths)), -confidence))[: config.max_formulas])
     constants = mine_constants(index, relation, fixed, position, config.max_constants, held_out)
-    return MinedFormulas(index.labels, freeze(paths[best]), freeze(support[best]), freeze(confidence[best]), constants)
+    comparisons = mine_comparisons(index, relation, fixed, position, config.max_comparisons, held_out)
+    mined = freeze(paths[best]), freeze(support[best]), freeze(confidence[best])
+    return MinedFormulas(index.labels, *mined, constants, comparisons)
 
 
 def _smallest_keys(rows: Ints, count: int, seed: int, purpose: str) -> Longs:
@@ -620,10 +717,7 @@ def mine_constants(
     Formulas that raise the share of the candidate most, over all their fixed objects, are kept. Rows of the relation's
     facts that are left out are not counted: they are held out.
     """
-    pairs = index.kb.tuples(relation)[:, [fixed, position]].astype(np.int64)
-    if left_out is not None:
-        pairs = np.delete(pairs, left_out, axis=0)
-    pairs = np.unique(pairs, axis=0)
+    pairs = _distinct_pairs(index, relation, fixed, position, left_out)
     if not len(pairs) or not max_formulas:
         return MinedConstants.none()
     starts, codes = _known_facts(index, np.unique(pairs[:, 0]))
@@ -665,3 +759,79 @@ def _known_facts(index: StepIndex, objects: Longs) -> tuple[Longs, Longs]:
     distinct = np.unique(owners * np.int64(len(used)) + numbers)
     owner, number = np.divmod(distinct, max(len(used), 1))
     return objects[owner], used[number]
+
+
+def _distinct_pairs(index: StepIndex, relation: str, fixed: int, position: int, left_out: Longs | None) -> Longs:
+    """Shape (pairs, 2), int64: the objects at two positions of a relation's facts, without rows that are left out."""
+    pairs = index.kb.tuples(relation)[:, [fixed, position]].astype(np.int64)
+    if left_out is not None:
+        pairs = np.delete(pairs, left_out, axis=0)
+    found: Longs = np.unique(pairs, axis=0)
+    return found
+
+
+def mine_comparisons(
+    index: StepIndex, relation: str, fixed: int, position: int, max_formulas: int, left_out: Longs | None = None
+) -> MinedComparisons:
+    """The comparisons of a number of the fixed object with that of the candidate that are true of many answers.
+
+    >>> from gaifman.kb.knowledge_base import KnowledgeBase
+    >>> from gaifman.listwise.steps import build_steps
+    >>> years = {("year", f"edition{i}"): 1900 + i for i in range(21)}
+    >>> facts = [("replaced", f"edition{i + 1}", f"edition{i}") for i in range(20)]
+    >>> index = build_steps(KnowledgeBase.from_facts(facts, years))
+    >>> mined = mine_comparisons(index, "replaced", fixed=0, position=1, max_formulas=3)
+    >>> [COMPARISONS[operator] for operator in mined.operators], mined.support, mined.expected.round(2)
+    (['>'], array([20]), array([0.55]))
+
+    A comparison is kept if it is true of more answers than would be expected, by `MIN_DEVIATION` standard errors, if
+    the objects at the open position were the same but independent of the fixed object. Answers of one fixed object are
+    not independent: the error is at least that of their sums. At most one of < and ≤, and of > and ≥, is kept. Rows of
+    the relation's facts that are left out are not counted: they are held out.
+    """
+    if not index.attributes or not max_formulas:
+        return MinedComparisons.none()
+    pairs = _distinct_pairs(index, relation, fixed, position, left_out)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    found = [
+        (-deviation, attribute, operator, *figures)
+        for attribute, (objects, values) in enumerate(index.values)
+        if len(objects) <= MAX_COMPARED
+        for operator, deviation, *figures in _compare_answers(pairs, objects, values)
+    ]
+    best = sorted(row[1:] for row in sorted(found)[:max_formulas])
+    if not best:
+        return MinedComparisons.none()
+    attributes, operators, support, answers, expected = (np.array(column) for column in zip(*best, strict=True))
+    return MinedComparisons(
+        freeze(attributes.astype(np.int32)),
+        freeze(operators.astype(np.int32)),
+        freeze(support.astype(np.int64)),
+        freeze(answers.astype(np.int64)),
+        freeze(expected),
+    )
+
+
+def _compare_answers(pairs: Longs, objects: Ints, values: Floats) -> list[tuple[int, float, int, int, float]]:
+    """The comparisons of one attribute that are kept: operator, deviation, support, answers and expected share."""
+    rows = np.searchsorted(objects, pairs)
+    known = (np.append(objects, -1)[rows] == pairs).all(axis=1)
+    pairs, numbers = pairs[known], np.append(values, np.nan)[rows[known]]
+    count = len(pairs)
+    if count < MIN_COMPARED:
+        return []
+    ordered, groups = np.sort(numbers[:, 1]), np.unique(pairs[:, 0], return_inverse=True)[1]
+    below, up_to = (np.searchsorted(ordered, numbers[:, 0], side=side) for side in ("left", "right"))
+    own = np.searchsorted(np.sort(pairs[:, 1]), pairs[:, 0], side="right")
+    own -= np.searchsorted(np.sort(pairs[:, 1]), pairs[:, 0])  # answers with the fixed object as candidate
+    found = []
+    for operator, at_all in enumerate((count - up_to, count - below - own, up_to - below - own, up_to - own, below)):
+        true = COMPARE[operator](numbers[:, 0], numbers[:, 1])
+        expected = at_all / np.maximum(count - own, 1)
+        surplus = true - expected
+        variance = max((expected * (1 - expected)).sum(), (np.bincount(groups, surplus) ** 2).sum())
+        deviation = float(surplus.sum() / np.sqrt(variance)) if variance > 0 else 0.0
+        found.append((operator, deviation, int(true.sum()), count, float(expected.mean())))
+    strict_first = (found[0], found[1]), (found[4], found[3]), (found[2],)
+    best = [max(some, key=lambda one: one[1]) for some in strict_first]
+    return [one for one in best if one[1] >= MIN_DEVIATION]

@@ -36,12 +36,12 @@ from gaifman.listwise.added import AddedFormulas, Question, check_formulas
 from gaifman.listwise.mining import (
     LINKS,
     SPARSE_MINING,
-    MinedConstants,
     MinedFormulas,
     MiningConfig,
     Reacher,
     WalkBound,
     choose_mining,
+    comparisons_from_arrays,
     constants_from_arrays,
     formula_values,
     mine_formulas,
@@ -167,7 +167,8 @@ class Ranker:
     mined: tuple[MinedFormulas, ...]
     """The formulas from each of the other positions, in their order."""
     formula_weights: Floats
-    """Shape (formulas,), float64: for each fixed position of the paths, of `LINKS`, and of formulas with constants."""
+    """Shape (formulas,), float64: for each fixed position of the paths, of `LINKS`, of formulas with constants, and of
+    comparisons."""
     mark_weights: Floats
     """Shape (marks,), float64."""
     statistic_weights: Floats
@@ -233,7 +234,7 @@ def fit_with_trial(
 def _choose_problem(
     index: StepIndex, relation: str, position: int, config: ListwiseConfig, held_out: Longs, added: AddedFormulas
 ) -> tuple[_Problem, Choice]:
-    """The formulas with the smallest loss on held-out questions: with or without long paths, and constants."""
+    """The formulas with the smallest loss on held-out questions: with or without long paths, constants, comparisons."""
     fixed = [i for i in range(index.kb.relations[relation].arity) if i != position]
 
     def pose(mining: MiningConfig) -> tuple[_Problem, Choice]:
@@ -241,7 +242,9 @@ def _choose_problem(
         problem = _Problem(index, relation, position, mined, config, held_out, added)
         return problem, problem.choose(PENALTIES[:1])
 
-    problem, choice = _choose_constants(*_choose_steps(config.mining, pose))
+    problem, choice = _choose_steps(config.mining, pose)
+    for leave_out in (MinedFormulas.without_constants, MinedFormulas.without_comparisons):
+        problem, choice = _choose_kind(problem, choice, leave_out)
     if choice.loss is not None:
         choice = min(choice, problem.choose(PENALTIES[1:]), key=_loss_of)
     return problem, choice
@@ -260,11 +263,11 @@ def _choose_steps(
     return found if _loss_of(found[1]) <= _loss_of(short[1]) else short
 
 
-def _choose_constants(problem: _Problem, choice: Choice) -> tuple[_Problem, Choice]:
-    """The problem with its formulas with constants, if these make the loss on held-out questions smaller."""
-    if not any(len(one.constants) for one in problem.mined):
+def _choose_kind(problem: _Problem, choice: Choice, leave_out: LeaveOut) -> tuple[_Problem, Choice]:
+    """The problem with a kind of formulas, if these make the loss on held-out questions smaller."""
+    without = problem.without(leave_out)
+    if len(without.prior) == len(problem.prior):
         return problem, choice
-    without = problem.without_constants()
     if choice.loss is None:
         return without, choice
     own = without.choose(PENALTIES[:1])
@@ -298,6 +301,8 @@ def prior_weights(mined: MinedFormulas) -> Floats:
     return found
 
 
+LeaveOut = Callable[[MinedFormulas], tuple[MinedFormulas, Bools]]
+"""The formulas without those of one kind, and which ones are left: (formulas,), bool."""
 Weights = tuple[Floats, Floats, Floats]
 """Of formulas, marks and statistics."""
 
@@ -343,7 +348,8 @@ class _Problem:
         self._answer_stats = freeze(statistics(*left))
         self._changes = _mark_changes(index, answers, ids[chosen])
         of_mined = np.concatenate([np.zeros(0), *(prior_weights(one) for one in mined)])
-        self._prior = np.append(of_mined, np.zeros(len(added)))
+        self.prior = np.append(of_mined, np.zeros(len(added)))
+        """Shape (formulas,), float64: the weights before training, of mined and added formulas."""
         self._tied = np.arange(index.mark_count, self._mark_count), len(of_mined) + added.own
         self._keys = fold_in_rows(make_key(config.seed, "listwise", relation, position), facts[chosen])
 
@@ -360,13 +366,13 @@ class _Problem:
         """The questions that do not ask for a held-out fact."""
         return np.flatnonzero(~self._held_out)
 
-    def without_constants(self) -> _Problem:
-        """The same questions without the formulas with constants."""
+    def without(self, leave_out: LeaveOut) -> _Problem:
+        """The same questions without the mined formulas of one kind."""
         other, questions = copy(self), self._questions
-        other.mined = tuple(replace(one, constants=MinedConstants.none()) for one in self.mined)
-        used = np.ones(len(self._prior), bool)
-        for one, end in zip(self.mined, np.cumsum([len(one) for one in self.mined]).tolist(), strict=True):
-            used[end - len(one.constants) : end] = False
+        left = [leave_out(one) for one in self.mined]
+        other.mined = tuple(one for one, _ in left)
+        added = np.ones(len(self.prior) - sum(map(len, self.mined)), bool)
+        used = np.concatenate([*(own for _, own in left), added])
         kept, numbers = used[questions.formulas], np.cumsum(used) - 1
         starts = np.append(0, np.cumsum(kept))[questions.starts]
         other._questions = questions._replace(
@@ -375,7 +381,7 @@ class _Problem:
             formulas=freeze(numbers[questions.formulas[kept]].astype(np.int32)),
             values=freeze(questions.values[kept]),
         )
-        other._prior, other._tied = self._prior[used], (self._tied[0], numbers[self._tied[1]])
+        other.prior, other._tied = self.prior[used], (self._tied[0], numbers[self._tied[1]])
         return other
 
     def choose(self, penalties: Sequence[float]) -> Choice:
@@ -404,7 +410,7 @@ class _Problem:
 
     def _epochs(self, rows: Longs, penalty: float, epochs: int) -> Iterator[Weights]:
         """Yield the weights after each epoch of Adagrad; the arrays are reused."""
-        state = _State(self._prior, self._mark_count, len(self._stats), len(self), self._tied)
+        state = _State(self.prior, self._mark_count, len(self._stats), len(self), self._tied)
         for epoch in range(epochs):
             keys = fold_in_rows(make_key(self._config.seed, "listwise epoch", epoch), self._keys[rows][:, None])
             order = rows[np.argsort(keys, kind="stable")]
@@ -463,7 +469,7 @@ class _Problem:
 
     def _loss(self, rows: Longs, weights: Weights) -> float:
         """The sum of the losses of some questions."""
-        state = _State(self._prior, self._mark_count, len(self._stats), len(self), self._tied)
+        state = _State(self.prior, self._mark_count, len(self._stats), len(self), self._tied)
         state.weights = weights
         return self._gradient(freeze(rows), state)
 
@@ -583,7 +589,8 @@ def reach_candidates(reacher: Reacher, fixed: Sequence[int], hidden: Longs, mine
         for start, one in zip(fixed, mined, strict=True):
             reacher.walk(start, hidden, one.paths, first)
             reacher.link(start, hidden, first + len(one.paths))
-            reacher.match(start, hidden, one.constants, first + len(one.paths) + len(LINKS))
+            reacher.match(start, hidden, one.constants, first + one.first_constant)
+            reacher.compare(start, one.comparisons, first + one.first_comparison)
             first += len(one)
     entries = slice(begin, reacher.end)
     reacher.store_values(begin, formula_values(reacher.counts[entries], reacher.masses[entries]), max(1, len(draws)))
@@ -715,7 +722,7 @@ def ranker_arrays(ranker: Ranker, index: StepIndex) -> Arrays:
             f"support/{number}": mined.support,
             f"confidence/{number}": mined.confidence,
         }
-        arrays |= own | mined.constants.arrays(index, number)
+        arrays |= own | mined.constants.arrays(index, number) | mined.comparisons.arrays(number)
     return arrays
 
 
@@ -733,14 +740,16 @@ def ranker_from_arrays(
     for number in range(arity - 1):
         found = _paths_from_arrays(arrays, number, len(own.labels), index)
         constants, others = constants_from_arrays(arrays, number, labels, index)
-        paths, count = len(found.paths), len(arrays[f"constants/{number}/labels"])
-        part = weights[first : first + paths + len(LINKS) + count]
-        if len(part) != paths + len(LINKS) + count:
+        comparisons = comparisons_from_arrays(arrays, number, len(index.attributes))
+        counts = [len(found.paths), len(LINKS), len(arrays[f"constants/{number}/labels"]), len(comparisons)]
+        part = weights[first : first + sum(counts)]
+        if len(part) != sum(counts):
             raise InputError(f"there are {len(weights):,} weights of formulas, and more formulas")
         first += len(part)
         bound, order = _bind_paths(found, labels)
-        mined.append(replace(bound, constants=constants))
-        kept += [part[:paths][order], part[paths : paths + len(LINKS)], part[paths + len(LINKS) :][others]]
+        mined.append(replace(bound, constants=constants, comparisons=comparisons))
+        of_paths, of_links, of_constants, of_comparisons = np.split(part, np.cumsum(counts)[:-1])
+        kept += [of_paths[order], of_links, of_constants[others], of_comparisons]
     if first != len(weights):
         raise InputError(f"there are {len(weights):,} weights of formulas, and {first:,} formulas")
     mark_weights = np.zeros(index.mark_count)

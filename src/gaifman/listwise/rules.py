@@ -10,20 +10,23 @@ city_in(s2, s1) ∧ s2 ≠ s1
 A rule is a path between two positions, or a fact with a constant that speaks for one candidate. Its support is the
 number of sampled answers that it leads to. Its confidence for a position is the share of objects that it reaches there
 which are answers, on sampled objects; five objects that are none are added, so that rare rules need evidence.
+Comparisons of numbers are told by themselves: they speak for many candidates, and decide among those of other rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.listwise.mining import MinedConstants, MiningConfig, mine_formulas
+from gaifman.listwise.mining import COMPARISONS, MinedConstants, MiningConfig, mine_comparisons, mine_formulas
 from gaifman.listwise.steps import (
     Label,
     StepIndex,
     build_steps,
+    comparison_feature,
     constant_feature,
     forward_path,
     path_feature,
@@ -100,6 +103,51 @@ def mine_rules(kb: KnowledgeBase, relation: str, config: MiningConfig | None = N
         for (low, high, path), sides in found.items()
     ]
     return sorted(rules, key=lambda rule: (-rule.best, -rule.support, rule.formula))
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRule:
+    """A mined comparison of a number of the objects at two positions of a relation."""
+
+    feature: Feature
+    support: int
+    """Answers that it is true of."""
+    answers: int
+    """Answers of which both objects have the number."""
+    expected: float
+    """The share of these that it would be true of if their objects were independent."""
+
+    @property
+    def formula(self) -> str:
+        """The comparison."""
+        return str(self.feature)
+
+    def __str__(self) -> str:
+        """A line of a `.phi` file."""
+        return f"{self.formula}  # {self.support:,} of {self.answers:,} answers; expected {self.expected:.2f} of them"
+
+
+def mine_comparison_rules(kb: KnowledgeBase, relation: str, config: MiningConfig | None = None) -> list[ComparisonRule]:
+    """The comparisons of numbers that ranked lists of a relation can use; those of both directions are listed once.
+
+    >>> years = {("year", f"edition{i}"): 1900 + i for i in range(21)}
+    >>> facts = [("replaced", f"edition{i + 1}", f"edition{i}") for i in range(20)]
+    >>> [rule] = mine_comparison_rules(KnowledgeBase.from_facts(facts, years), "replaced")
+    >>> print(rule)
+    year(s1) > year(s2)  # 20 of 20 answers; expected 0.55 of them
+    """
+    most = (config or MiningConfig()).max_comparisons
+    index, arity = build_steps(kb), kb.relations[relation].arity
+    found = dict[str, ComparisonRule]()
+    for fixed, position in permutations(range(arity), 2):
+        mined = mine_comparisons(index, relation, fixed, position, most)
+        for row in range(len(mined)):
+            attribute = index.attributes[int(mined.attributes[row])]
+            operator = COMPARISONS[int(mined.operators[row])]
+            feature = comparison_feature(attribute, operator, fixed + 1, position + 1)
+            figures = int(mined.support[row]), int(mined.answers[row]), float(mined.expected[row])
+            found.setdefault(str(feature), ComparisonRule(feature, *figures))
+    return list(found.values())
 
 
 def choose_rules(rules: Sequence[Rule], count: int) -> list[Rule]:

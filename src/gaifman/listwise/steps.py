@@ -22,6 +22,8 @@ plays(s1, z1, s3) ∧ s1 ≠ s3
 
 >>> print(constant_feature(Label("lives_in", 0, 1), 2, "oslo", "norwegian", start=1, end=2))
 lives_in(s1, 'oslo') ∧ s2 = 'norwegian'
+>>> print(comparison_feature("age", "<", start=2, end=1))
+age(s1) > age(s2)
 
 A path counts its groundings: the ways to walk from one object of the tuple to another without a return to the first.
 """
@@ -42,6 +44,8 @@ from gaifman.kernels.walks import StepTable
 from gaifman.logic.ast import (
     And,
     Atom,
+    Attribute,
+    Comparison,
     Constant,
     Equal,
     Exists,
@@ -59,6 +63,9 @@ Reals = npt.NDArray[np.float32]
 
 MIN_VALUES, PARTS = 10, 8
 """Values that an attribute needs, and parts that its objects are divided into."""
+
+MIRRORED = {"<": ">", "≤": "≥", "=": "=", "≥": "≤", ">": "<"}
+"""Comparison → that of the same numbers in the other order."""
 
 
 class Label(NamedTuple):
@@ -181,6 +188,18 @@ class StepIndex:
     def marks(self) -> Marks:
         """The marks of each object, ascending."""
         return _build_marks(self)
+
+    @cached_property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes of thresholds, which are those with enough values."""
+        return tuple(dict.fromkeys(name for name, _ in self.thresholds))
+
+    @cached_property
+    def values(self) -> tuple[tuple[Ints, Floats], ...]:
+        """For each of `attributes` the objects with a value, ascending, and the values: (n,), int32 and float64."""
+        table, numbers = self.kb.value_table, map(self.kb.content.attributes.find, self.attributes)
+        rows = [slice(0) if number is None else table.rows(number) for number in numbers]
+        return tuple((table.objects[own], table.value[own]) for own in rows)
 
     def with_thresholds(self, thresholds: tuple[tuple[str, float], ...]) -> StepIndex:
         """The same steps with other marks for numbers."""
@@ -391,3 +410,9 @@ def constant_feature(fact: Label, arity: int, constant: str, candidate: str, sta
     atom = Atom(fact.relation, tuple(fixed[i] if i in fixed else next(rest) for i in range(arity)))
     body: Formula = Exists(others, atom) if others else atom
     return Feature(And((body, Equal(Variable(f"s{end}"), Constant(candidate)))))
+
+
+def comparison_feature(attribute: str, operator: str, start: int, end: int) -> Feature:
+    """The feature that a number of s_start compares with that of s_end; the lower position stands on the left."""
+    low, high = (Attribute(attribute, Variable(f"s{position}")) for position in sorted((start, end)))
+    return Feature(Comparison(low, operator if start < end else MIRRORED[operator], high))
