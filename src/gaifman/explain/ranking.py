@@ -352,6 +352,10 @@ def _formula_key(feature: Feature) -> tuple[object, ...]:
             return "type", name, query_position(term) - 1
         case Comparison(Attribute(name, Variable() as term), "≥", Number(least)):
             return "threshold", name, least, query_position(term) - 1
+        case Comparison(Attribute(name, Variable() as one), operator, Attribute(other, Variable() as two)) if (
+            name == other
+        ):
+            return "added", str(comparison_feature(name, operator, query_position(one), query_position(two)))
         case Exists(_, Atom(str(name), terms) as atom) if len(free_variables(feature)) == 1:
             if len(set(terms)) == len(terms) and all(isinstance(term, Variable) for term in terms):
                 [own] = free_variables(feature)
@@ -491,7 +495,7 @@ def _compared(
     attribute = index.attributes[int(comparisons.attributes[row])]
     operator = COMPARISONS[int(comparisons.operators[row])]
     feature = comparison_feature(attribute, operator, start + 1, position + 1)
-    return Evidence(("compared", str(feature)), feature, 1.0, effect, joins=True)
+    return Evidence(_formula_key(feature), feature, 1.0, effect, joins=True)
 
 
 def _own(scorer: Scorer, obj: int, hidden: Longs, weight: float) -> Iterator[Evidence]:
