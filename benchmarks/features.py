@@ -20,6 +20,7 @@ import numpy as np
 
 import common
 import gaifman
+from gaifman.config import SamplingConfig
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_phi
@@ -27,11 +28,10 @@ from gaifman.features.mining import frequent_patterns
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
-from gaifman.logic.notation import format_relation
+from gaifman.logic.ast import format_relation
 from gaifman.logic.semantics import feature_value
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 from neighbourhoods import generated
 
 SIZES = (5, 10, 20, 50, 100)

@@ -24,10 +24,9 @@ from common import arguments, data, report
 from gaifman.io import read
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs
-from gaifman.listwise.ranker import ListwiseConfig, fit_ranker
+from gaifman.listwise.ranker import ListwiseConfig, fit_ranker, listwise_config
 from gaifman.listwise.scoring import RelationScorer
 from gaifman.listwise.steps import StepIndex, build_steps
-from gaifman.listwise.training import listwise_config
 from gaifman.ranking.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.threads import map_threaded
 from gaifman.training import TrainingConfig

@@ -24,12 +24,12 @@ import numpy as np
 
 import common
 import gaifman
+from gaifman.config import SamplingConfig
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, RawFacts, build_tables
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 
 SIZES = (5, 10, 20, 50, 100)
 COPIES = 21

@@ -30,7 +30,7 @@ from features import loaded
 from gaifman.config import Budget
 from gaifman.errors import StoppedError
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.logic.notation import format_relation, quote
+from gaifman.logic.ast import format_relation, quote
 from gaifman.queries.answers import answers, count
 from gaifman.queries.engine import Engine
 

@@ -34,7 +34,7 @@ import numpy as np
 import common
 import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.logic.notation import format_relation
+from gaifman.logic.ast import format_relation
 
 CLIENTS = 64
 SETTINGS: dict[str, Any] = {

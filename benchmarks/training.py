@@ -30,6 +30,7 @@ import numpy as np
 import common
 import gaifman
 from gaifman.completion import Completion, PartStore, RelationTrainer
+from gaifman.config import ExampleConfig
 from gaifman.io.model_file import Arrays
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -39,7 +40,6 @@ from gaifman.models.base import Batch, SparseRows
 from gaifman.models.calibration import reliability
 from gaifman.models.mlp import MLP
 from gaifman.sampling.examples import TrainingExamples
-from gaifman.sampling.settings import ExampleConfig
 from gaifman.training import Callback, TrainingConfig
 from neighbourhoods import generated
 

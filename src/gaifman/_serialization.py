@@ -14,8 +14,7 @@ from gaifman.features.feature_sets import FeatureSet
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.tables import Ints
 from gaifman.logic.ast import Feature, Query, used_symbols
-from gaifman.logic.parser import parse_feature
-from gaifman.logic.schema import Schema
+from gaifman.logic.parser import Schema, parse_feature
 from gaifman.models.base import BaseModel, saved_settings
 from gaifman.models.mlp import BASE_MODELS, make_base_model
 from gaifman.models.scaling import FeatureScaler

@@ -43,8 +43,8 @@ from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.added import check_formulas
 from gaifman.listwise.hide_choice import CHOICES, HideChoice, ValidationFacts
 from gaifman.listwise.odds import fit_odds
+from gaifman.listwise.ranker import Vocabulary
 from gaifman.listwise.scoring import RelationRankers, rankers_arrays, rankers_from_arrays
-from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.steps import build_steps
 from gaifman.listwise.training import (
     TrainedRelation,

@@ -43,6 +43,7 @@ from gaifman.kb.tables import Ints
 from gaifman.listwise.added import check_formulas
 from gaifman.listwise.hide_choice import HideChoice, ValidationFacts
 from gaifman.listwise.odds import fit_odds
+from gaifman.listwise.ranker import Vocabulary, listwise_config
 from gaifman.listwise.scoring import (
     ListwiseFirstPass,
     ListwisePredictor,
@@ -52,11 +53,9 @@ from gaifman.listwise.scoring import (
     rankers_arrays,
     rankers_from_arrays,
 )
-from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.listwise.training import (
     check_validation,
-    listwise_config,
     listwise_report,
     rank_validation_facts,
     resolve_config,

@@ -18,8 +18,7 @@ from gaifman.errors import FormulaError, InputError, escape_unprintable, plural
 from gaifman.io.model_file import translate_state_errors
 from gaifman.kb.knowledge_base import KnowledgeBase, shared_names
 from gaifman.listwise.hide_choice import describe_choice
-from gaifman.logic.ast import Feature
-from gaifman.logic.notation import format_relation
+from gaifman.logic.ast import Feature, format_relation
 from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, saved_settings
 from gaifman.ranking.ranks import RANKING_NOTE, describe_sample

@@ -17,7 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import bar, stack
-from gaifman.config import DEFAULT_BUDGET, Budget, Deadline, check_int, check_positive, checked_methods, no_deadline
+from gaifman.config import (
+    DEFAULT_BUDGET,
+    MAX_DRAWS,
+    Budget,
+    Deadline,
+    SamplingConfig,
+    check_int,
+    check_positive,
+    checked_methods,
+    no_deadline,
+)
 from gaifman.errors import KnowledgeBaseError, shorten
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals
 from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
@@ -28,7 +38,6 @@ from gaifman.models.calibration import MIN_PROBABILITY, Calibration, correct_cla
 from gaifman.sampling.constraints import ConstraintChecker
 from gaifman.sampling.hiding import HiddenFacts, hide
 from gaifman.sampling.neighbourhoods import check_tuples
-from gaifman.sampling.settings import MAX_DRAWS, SamplingConfig
 from gaifman.training import Scorer, TrainingConfig
 
 DEFAULT_MAX_DRAWS = 1_000

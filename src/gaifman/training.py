@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_choice, check_fraction, check_int, checked_methods
+from gaifman.config import ExampleConfig, SamplingConfig, check_choice, check_fraction, check_int, checked_methods
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, TrainingError, similar_names
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
@@ -25,15 +25,13 @@ from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, Batch
-from gaifman.models.calibration import HeldOut, mean_over_draws
+from gaifman.models.calibration import HeldOut, add_up, log, mean_over_draws
 from gaifman.models.mlp import make_base_model, option_names
-from gaifman.models.portable_math import add_up, log
 from gaifman.models.scaling import FeatureScaler, FeatureStatistics, feature_kinds
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import ExampleBlock, ExampleCollection, TrainingExamples
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.rng import fold_in, make_key
-from gaifman.sampling.settings import ExampleConfig, SamplingConfig
 
 AUTO, LISTWISE = "auto", "listwise"
 """A setting that depends on the query, and the base model of ranked lists."""

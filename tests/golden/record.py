@@ -284,13 +284,13 @@ def features(
 
     `phi` is the name of a feature set, or its text. Uncertain facts drop out.
     """
+    from gaifman.config import SamplingConfig
     from gaifman.features.compiler import compile_features
     from gaifman.features.evaluator import FeatureEvaluator
     from gaifman.features.feature_sets import named_feature_set, parse_phi
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.sampling.hiding import hide
     from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-    from gaifman.sampling.settings import SamplingConfig
 
     width, graph, wanted = len(tuples[0]), build_graph(kb), SamplingConfig(**sampling)
     arities = {name: relation.arity for name, relation in kb.relations.items()}

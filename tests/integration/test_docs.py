@@ -130,8 +130,7 @@ def test_every_training_setting_is_documented() -> None:
 
 def test_every_route_setting_and_metric_of_the_server_is_documented() -> None:
     from gaifman.server.app import create_app
-    from gaifman.server.limits import ServerLimits
-    from gaifman.server.middleware import Metrics
+    from gaifman.server.middleware import Metrics, ServerLimits
     from gaifman.server.service import Service
     from gaifman.server.state import ServerState
 

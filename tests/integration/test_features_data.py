@@ -7,6 +7,7 @@ import pytest
 
 import gaifman
 from benchmark_data import DATA, NEEDED
+from gaifman.config import SamplingConfig
 from gaifman.errors import LimitError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
@@ -16,7 +17,6 @@ from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.tables import Ints
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 
 pytestmark = NEEDED
 

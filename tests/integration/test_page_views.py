@@ -15,7 +15,7 @@ from browser import CHROMIUM, CONTRAST, MISSING, SQUEEZED, UNSEEN, Fields, Watch
 from constrained import completed, completed_by_default, countries
 from gaifman.cli.console import InputOptions, python_snippet
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.server.limits import ServerLimits
+from gaifman.server.middleware import ServerLimits
 from gaifman.server.service import Service
 from gaifman.server.state import ServerState
 from http_client import PATIENT, TIMEOUT, Client, serving

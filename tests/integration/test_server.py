@@ -18,8 +18,7 @@ from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.server.app import STATIC_DIR, create_app, static_files
 from gaifman.server.edits import EditsFile
-from gaifman.server.limits import ServerLimits
-from gaifman.server.middleware import SECURITY_HEADERS
+from gaifman.server.middleware import SECURITY_HEADERS, ServerLimits
 from gaifman.server.schemas import AnswersRequest
 from gaifman.server.service import Service
 from gaifman.server.state import ServerState

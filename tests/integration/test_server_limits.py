@@ -12,8 +12,7 @@ import pytest
 
 import gaifman
 from gaifman.server.edits import EditsFile
-from gaifman.server.limits import ServerLimits
-from gaifman.server.middleware import MAX_HEAD_BYTES
+from gaifman.server.middleware import MAX_HEAD_BYTES, ServerLimits
 from gaifman.server.run import StallWatch
 from gaifman.server.service import Service
 from gaifman.server.state import ServerState

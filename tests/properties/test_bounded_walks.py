@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from gaifman.config import Deadline
 from gaifman.errors import StoppedError
+from gaifman.explain.ranking import walk_facts
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.listwise import mining
-from gaifman.listwise.evidence import walk_facts
 from gaifman.listwise.mining import MemberDrawer, MinedFormulas, Reacher, WalkBound, formula_values
 from gaifman.listwise.ranker import reach_candidates
 from gaifman.listwise.steps import Label, StepIndex, build_steps

@@ -15,11 +15,21 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.kernels.walks import FEW
 from gaifman.listwise.added import AddedFormulas
-from gaifman.listwise.constants import CONFIDENCE_PRIOR, MIN_SUPPORT, MinedConstants, mine_constants
-from gaifman.listwise.mining import CONSTANT_WALKS, LINKS, MiningConfig, Reacher, WalkBound, mine_formulas
+from gaifman.listwise.mining import (
+    CONFIDENCE_PRIOR,
+    CONSTANT_WALKS,
+    LINKS,
+    MIN_SUPPORT,
+    MinedConstants,
+    MinedFormulas,
+    MiningConfig,
+    Reacher,
+    WalkBound,
+    mine_constants,
+    mine_formulas,
+)
 from gaifman.listwise.ranker import ListwiseConfig, _drop_facts, _Problem, held_out_rows
-from gaifman.listwise.rules import constant_feature
-from gaifman.listwise.steps import StepIndex, build_steps
+from gaifman.listwise.steps import StepIndex, build_steps, constant_feature
 from gaifman.logic.semantics import feature_value
 
 RELATIONS = {"p": 1, "r": 2, "q": 2, "t": 3}
@@ -192,9 +202,9 @@ def test_a_problem_without_constants_is_one_posed_without_them(data: st.DataObje
         fixed = [i for i in range(RELATIONS[relation]) if i != position]
         mined = tuple(mine_formulas(index, relation, i, position, own.mining, held_out) for i in fixed)
         problems.append(_Problem(index, relation, position, mined, own, held_out, added))
-    posed, without = problems[1], problems[0].without_constants()
+    posed, without = problems[1], problems[0].without(MinedFormulas.without_constants)
     assert all(len(one) == len(one.paths) + len(LINKS) for one in without.mined)
-    assert posed._prior.tolist() == without._prior.tolist()
+    assert posed.prior.tolist() == without.prior.tolist()
     for one, other in zip(posed._questions, without._questions, strict=True):
         assert np.asarray(one).tolist() == np.asarray(other).tolist()
     weights = [each.fit_trial(0.01, 2) for each in (posed, without)]

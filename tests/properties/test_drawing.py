@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import gaifman
+from gaifman.config import SamplingConfig
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.tables import Ints, freeze
 from gaifman.sampling import neighbourhoods as drawing
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods, find_cut_edges
-from gaifman.sampling.settings import SamplingConfig
 from generators import over_seeds
 
 KB = gaifman.demo()

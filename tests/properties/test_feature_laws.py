@@ -10,6 +10,7 @@ import pytest
 
 import long_features as features_long
 from feature_cases import equal
+from gaifman.config import SamplingConfig
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
@@ -34,7 +35,6 @@ from gaifman.logic.ast import (
 from gaifman.logic.semantics import feature_value
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 from generators import Generator, over_seeds
 from long_features import Tally, features, hide, knowledge
 

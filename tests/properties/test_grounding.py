@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from feature_cases import visible
+from gaifman.config import SamplingConfig
 from gaifman.features.grounding import MAX_GROUNDINGS, LocalStructure, find_groundings, local_structure
 from gaifman.kb.gaifman_graph import build_graph, induced_facts
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
@@ -17,7 +18,6 @@ from gaifman.logic.parser import parse_feature
 from gaifman.logic.semantics import Extension, Structure, count, holds
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 from generators import RELATIONS, Generator, over_seeds
 from kbs import knowledge_bases
 from long_features import hide, knowledge

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import long_queries as queries_long
-from gaifman.config import Budget
+from gaifman.config import Budget, SamplingConfig
 from gaifman.features.mining import known_answers
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -22,7 +22,6 @@ from gaifman.queries.witnesses import are_answers
 from gaifman.sampling.hiding import find_hiding, hide
 from gaifman.sampling.hitting_sets import minimum_hitting_set
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 from generators import over_seeds
 from witness_cases import FAMILY, positive
 

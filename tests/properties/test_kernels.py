@@ -113,7 +113,7 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
+from gaifman.config import SamplingConfig
 rng = np.random.default_rng(1)
 facts = [("r", f"o{a}", f"o{b}") for a, b in (rng.integers(0, 30, (60, 2)) ** 2 // 30)]
 facts += [("s", *(f"o{i}" for i in row)) for row in rng.integers(0, 30, (10, 3))]

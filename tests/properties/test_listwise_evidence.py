@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
-from gaifman.explain.ranking import explain_ranking
+from comparison_cases import make_comparisons
+from gaifman.explain.ranking import collect_evidence, explain_ranking
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.listwise import scoring
 from gaifman.listwise.added import AddedFormulas
-from gaifman.listwise.constants import MinedConstants
-from gaifman.listwise.evidence import collect_evidence
-from gaifman.listwise.mining import MinedFormulas, WalkBound
+from gaifman.listwise.mining import COMPARISONS, MinedComparisons, MinedConstants, MinedFormulas, WalkBound
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds, OddsTable
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
 from gaifman.listwise.scoring import OTHERS_WEIGHT, ListwisePredictor, ReachCache, RelationScorer
@@ -65,7 +65,8 @@ class Case:
             paths = {tuple(self.rng.choices(range(len(index.labels)), k=self.rng.randint(1, 3))) for _ in range(8)}
             rows = np.array(sorted([*path, *[-1] * (3 - len(path))] for path in paths), np.int32)
             mined_paths = MinedFormulas(index.labels, freeze(rows), np.ones(len(rows), np.int64), np.ones(len(rows)))
-            mined.append(replace(mined_paths, constants=self.constants(index)))
+            comparisons = self.comparisons(index) if self.rng.random() < 0.7 else MinedComparisons.none()
+            mined.append(replace(mined_paths, constants=self.constants(index), comparisons=comparisons))
         formulas = self.weights.normal(size=sum(map(len, mined)))
         marks = self.weights.normal(size=index.mark_count)
         added = AddedFormulas(index, self.arity, position, self.features)
@@ -80,6 +81,11 @@ class Case:
         ones = np.ones(len(rows))
         codes, candidates = rows[:, 0] * count + rows[:, 1], rows[:, 2].astype(np.int32)
         return MinedConstants(freeze(codes), freeze(candidates), ones.astype(np.int64), ones, count)
+
+    def comparisons(self, index: StepIndex) -> MinedComparisons:
+        """Some comparisons of every attribute."""
+        every = product(range(len(index.attributes)), range(len(COMPARISONS)))
+        return make_comparisons(pair for pair in every if self.rng.random() < 0.7)
 
     def random_features(self) -> list[Feature]:
         """Added formulas of all kinds: with ¬, ∀, counted variables, constants, comparisons, relation variables."""

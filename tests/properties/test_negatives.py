@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from chi_square import surprising
+from gaifman.config import NEGATIVE_SAMPLING
 from gaifman.errors import KnowledgeBaseError
 from gaifman.sampling.constraints import QueryConstraints
-from gaifman.sampling.negatives import NEGATIVE_SAMPLING, NegativeSampler
+from gaifman.sampling.negatives import NegativeSampler
 from gaifman.sampling.rng import make_key
 from generators import over_seeds
 from negative_cases import KEY, counted, differing, knowledge, made, random_plain, rows

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.models.portable_math import add_up, exp, log, log1p
+from gaifman.models.calibration import add_up, exp, log, log1p
 
 CASES: list[tuple[Callable[..., np.ndarray], Callable[[float], float], st.SearchStrategy[float]]] = [
     (exp, math.exp, st.floats(-745, 709)),

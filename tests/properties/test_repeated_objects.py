@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feature_cases import check, equal, hide
+from gaifman.config import SamplingConfig
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, parse_phi
@@ -30,11 +31,9 @@ from gaifman.features.templates import (
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import Feature
-from gaifman.logic.parser import parse_feature
-from gaifman.logic.schema import Schema
+from gaifman.logic.parser import Schema, parse_feature
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 
 OBJECTS = ("a", "b", "c", "d", "e")
 TEMPLATES = """

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from feature_cases import EVERY, case, knowledge
+from gaifman.config import SamplingConfig
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
@@ -17,7 +18,6 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.sampling import neighbourhoods as drawing
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 from generators import over_seeds
 
 GENERAL = "∀x, y r(x, y) → r(y, x)\n¬r(s1, x)\n∃x ∀y r(x, y) ∨ p(y)\nage(s1) - age(s2)\ncount r(x, y)"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaifman.config import SamplingConfig
 from gaifman.features.compiler import FeaturePlan, compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import FeatureSet, parse_phi
@@ -21,7 +22,6 @@ from gaifman.logic.parser import parse_feature
 from gaifman.models.base import SparseRows
 from gaifman.models.mlp import MLP
 from gaifman.models.scaling import KIND_NAMES, FeatureScaler, FeatureStatistics, feature_kind, feature_kinds
-from gaifman.sampling.settings import SamplingConfig
 from long_features import features, hide, knowledge
 
 Dense = npt.NDArray[np.float64]

@@ -27,8 +27,7 @@ from gaifman.logic.ast import (
     relativise,
     substitute,
 )
-from gaifman.logic.parser import parse, parse_feature, parse_query
-from gaifman.logic.schema import Schema
+from gaifman.logic.parser import Schema, parse, parse_feature, parse_query
 from gaifman.logic.semantics import Element, Extension, Structure, answers, count, feature_value, holds
 from generators import Generator, assignment, over_seeds
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaifman.config import SamplingConfig
 from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.tables import Floats, Ints
@@ -19,7 +20,6 @@ from gaifman.predict import NetworkPredictor
 from gaifman.ranking import fast_scoring as splits
 from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorer, _PairFeatureFinder, supports_fast_scoring
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import Scorer, TrainingConfig
 from split_cases import ready, town
 

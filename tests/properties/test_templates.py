@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from feature_cases import EVERY, case, check, equal
+from gaifman.config import SamplingConfig
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_phi
@@ -30,7 +31,6 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.parser import parse_feature
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 from generators import RELATIONS, over_seeds
 
 WIDE = """

@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 import long_queries as queries_long
-from gaifman.config import Budget
+from gaifman.config import Budget, ExampleConfig
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import all_free_variables
@@ -18,7 +18,6 @@ from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.hiding import hide
 from gaifman.sampling.negatives import NegativeSampler
 from gaifman.sampling.rng import make_key
-from gaifman.sampling.settings import ExampleConfig
 from gaifman.sampling.twins import TwinSampler, find_slots
 from generators import over_seeds
 

@@ -13,8 +13,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.kernels.walks import DEPTH, END, PAUSED, UNREACHED, Members, PathScratch, WalkScratch, find_paths, reach
 from gaifman.listwise.mining import Reacher
-from gaifman.listwise.rules import path_feature
-from gaifman.listwise.steps import StepIndex, build_steps
+from gaifman.listwise.steps import StepIndex, build_steps, path_feature
 from gaifman.logic.semantics import feature_value
 
 ARITIES = {"p": 1, "r": 2, "t": 2, "u": 3}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaifman.config import SamplingConfig
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet
@@ -18,8 +19,7 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.models.mlp import MLP
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.rng import fold_in, mix
-from gaifman.sampling.settings import SamplingConfig
+from gaifman.sampling.rng import draw_keys, fold_in, mix
 from gaifman.sampling.worlds import WORLD_PURPOSE, World, world_keys, worlds_of_tuple
 from gaifman.training import TrainingConfig
 from kbs import confidences, knowledge_bases, plain_names
@@ -42,7 +42,7 @@ def test_presence_equals_the_definition(kb: KnowledgeBase, seed: int, shared: bo
     sampling = SamplingConfig(draws=3, seed=seed, shared_order=shared)
     objects = np.array([0, len(kb.objects) - 1], np.int32)
     for draw, world in enumerate(worlds_of_tuple(build_graph(kb), sampling, objects)):
-        key = fold_in(sampling.keys()[draw], np.array([WORLD_PURPOSE]))
+        key = fold_in(draw_keys(sampling)[draw], np.array([WORLD_PURPOSE]))
         for obj in () if shared else objects:
             key = fold_in(key, np.array([obj]))
         facts = np.arange(len(kb))

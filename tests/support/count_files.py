@@ -2,9 +2,10 @@
 
     python tests/support/count_files.py [--source src] [--names]
 
-prints the counts for training, answering and explaining with the demo, and for one answer by HTTP, as JSON. Functions
-of all threads count, also kernels that Python calls; what runs while modules are imported does not. `--names` prints
-the files.
+prints the counts for training, answering and explaining with the demo, and for one answer by HTTP, as JSON: of all
+files, and of those in which Python runs. The others have only kernels, which numba reports to the profiler when Python
+calls them; what they call themselves is not seen. Functions of all threads count; what runs while modules are imported
+does not. `--names` prints the files, those of kernels apart.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import sys
 import tempfile
 import threading
 import urllib.request
+from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -30,13 +33,16 @@ ROOT = Path(__file__).parents[2]
 RELATION, QUERY, FIRST_QUERY = "borders", "borders('france', y)", "borders('italy', y)"
 FACT = "borders('france', 'spain')"
 COUNTED = "counted.json"
+KINDS = (("python", True), ("kernels", False))
+Files = dict[str, bool]
+"""A file, and whether Python runs in it."""
 
 
 class Profiler:
-    """Collects the files below a folder in which a function is called, while it is active."""
+    """Collects the functions below a folder that are called, by file, while it is active."""
 
     def __init__(self, folder: Path, active: bool) -> None:
-        self.active, self.files = active, set[str]()
+        self.active, self.functions = active, defaultdict[str, set[str]](set)
         self._prefix = f"{folder}{os.sep}"
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
@@ -47,7 +53,11 @@ class Profiler:
             and not code.co_name.startswith("<")
             and code.co_filename.startswith(self._prefix)
         ):
-            self.files.add(code.co_filename.removeprefix(self._prefix))
+            self.functions[code.co_filename.removeprefix(self._prefix)].add(code.co_name)
+
+    def files(self) -> Files:
+        """The files, each with whether Python runs in it: not all of its called functions are compiled."""
+        return {file: not all(map(partial(is_compiled, file), names)) for file, names in self.functions.items()}
 
     def start(self) -> None:
         """Watch this thread and all that start later."""
@@ -55,13 +65,19 @@ class Profiler:
         sys.setprofile(self)
 
 
-def count_command(source: Path, folder: Path, *words: str) -> list[str]:
+def is_compiled(file: str, name: str) -> bool:
+    """Whether a function of a file of gaifman is a kernel."""
+    module = sys.modules[".".join(("gaifman", *Path(file).with_suffix("").parts)).removesuffix(".__init__")]
+    return hasattr(getattr(module, name, None), "py_func")
+
+
+def count_command(source: Path, folder: Path, *words: str) -> Files:
     """The files that `gaifman …` passes."""
     run(launch(source, "--active", *words), cwd=folder, timeout=600, check=True)
     return counted(folder)
 
 
-def count_request(source: Path, folder: Path, model: str) -> list[str]:
+def count_request(source: Path, folder: Path, model: str) -> Files:
     """The files that an answer by HTTP passes. The server's start, its first answer and its end do not count."""
     with child(launch(source, "serve", "demo", model, "--port", "0", "--json"), cwd=folder) as process:
         url = json.loads(_line(process.stdout))["url"]
@@ -87,9 +103,9 @@ def launch(source: Path, *words: str) -> list[str]:
     return [sys.executable, __file__, "--source", str(source), "--child", *words]
 
 
-def counted(folder: Path) -> list[str]:
+def counted(folder: Path) -> Files:
     """What the child wrote."""
-    files: list[str] = json.loads((folder / COUNTED).read_text())
+    files: Files = json.loads((folder / COUNTED).read_text())
     return files
 
 
@@ -109,7 +125,7 @@ def profile_command(source: Path, words: list[str]) -> None:
 
     def end(*_: object) -> None:
         profiler.active = False
-        Path(COUNTED).write_text(json.dumps(sorted(profiler.files)))
+        Path(COUNTED).write_text(json.dumps(profiler.files()))
         print("counted", file=sys.stderr, flush=True)
 
     signal.signal(signal.SIGUSR1, begin)
@@ -130,7 +146,7 @@ def import_all(source: Path) -> None:
             importlib.import_module(name.removesuffix(".__init__"))
 
 
-def count(source: Path) -> dict[str, list[str]]:
+def count(source: Path) -> dict[str, Files]:
     """The files that each command passes. Each runs twice: the first time compiles kernels."""
     with tempfile.TemporaryDirectory() as name:
         folder, model = Path(name), "model.gaifman"
@@ -159,7 +175,17 @@ def main() -> None:
         profile_command(source, options.child)
         return
     files = count(source)
-    print(json.dumps(files if options.names else {name: len(found) for name, found in files.items()}, indent=1))
+    print(json.dumps({name: (names if options.names else numbers)(found) for name, found in files.items()}, indent=1))
+
+
+def numbers(files: Files) -> dict[str, int]:
+    """How many there are, and in how many Python runs."""
+    return {"files": len(files), "python": sum(files.values())}
+
+
+def names(files: Files) -> dict[str, list[str]]:
+    """Which there are, those with nothing but kernels apart."""
+    return {kind: sorted(file for file, is_python in files.items() if is_python == own) for kind, own in KINDS}
 
 
 if __name__ == "__main__":

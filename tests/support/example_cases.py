@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from gaifman.config import ExampleConfig
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.parser import parse_query
 from gaifman.sampling.examples import ExampleBlock, TrainingExamples
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.settings import ExampleConfig
 
 Row = tuple[int, ...]
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from gaifman.config import SamplingConfig
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import FeatureSet
@@ -17,7 +18,6 @@ from gaifman.logic.ast import free_variables, query_position
 from gaifman.logic.semantics import Structure, feature_value
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator
 
 PLENTY = (*OBJECTS, *(f"o{i}" for i in range(12)))

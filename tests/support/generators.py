@@ -40,8 +40,7 @@ from gaifman.logic.ast import (
     to_ascii,
     to_bracketed,
 )
-from gaifman.logic.parser import SPELLINGS, tokenise
-from gaifman.logic.schema import Schema
+from gaifman.logic.parser import SPELLINGS, Schema, tokenise
 from gaifman.logic.semantics import Element, Extension, Structure
 
 RELATIONS = {"p": 1, "q": 1, "r": 2, "has part": 2, "/film/cast": 2, "t": 3, "f": 4}

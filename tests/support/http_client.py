@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from gaifman.server.limits import ServerLimits
+from gaifman.server.middleware import ServerLimits
 from gaifman.server.run import bind, create_server
 from gaifman.server.state import ServerState
 from processes import PATIENCE

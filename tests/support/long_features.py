@@ -18,6 +18,7 @@ import numpy as np
 
 import feature_cases
 from feature_cases import visible
+from gaifman.config import SamplingConfig
 from gaifman.features.compiler import FeaturePlan, compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet
@@ -38,7 +39,6 @@ from gaifman.logic.ast import (
 from gaifman.logic.semantics import feature_value
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator
 
 THIRTY = (*OBJECTS, *(f"o{i:02}" for i in range(25)))

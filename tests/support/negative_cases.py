@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gaifman.config import NEGATIVE_SAMPLING
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.sampling.constraints import QueryConstraints
-from gaifman.sampling.negatives import NEGATIVE_SAMPLING, Negatives, NegativeSampler
+from gaifman.sampling.negatives import Negatives, NegativeSampler
 from gaifman.sampling.rng import make_key
 from reference_negatives import Plain, Row
 

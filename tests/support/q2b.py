@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gaifman.io import read
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.logic.notation import format_relation, quote
+from gaifman.logic.ast import format_relation, quote
 
 SHAPES = ("1c", "2c", "3c", "2i", "3i", "ic", "ci", "2u", "uc")
 FOLDER = Path("queries_q2b") / "FB15k-237"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations, product
 
+from gaifman.config import SamplingConfig
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.sampling.settings import SamplingConfig
 from reference_graph import adjacent, reached
 from reference_rng import MASK, plain_mix
 

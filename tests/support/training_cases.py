@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.config import SamplingConfig
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals
 from gaifman.features.feature_sets import named_feature_set, parse_phi
@@ -23,7 +24,6 @@ from gaifman.models.mlp import MLP
 from gaifman.models.scaling import feature_kinds
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import Callback, Trainer, TrainingConfig, TrainingSource
 
 Saved = tuple[Arrays, dict[str, Any]]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gaifman
+from gaifman.config import SamplingConfig
 from gaifman.errors import FormulaError, InputError, KnowledgeBaseError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
@@ -24,7 +25,6 @@ from gaifman.models.base import BaseModel
 from gaifman.models.calibration import correct_class_ratio
 from gaifman.models.mlp import MLP, Logistic
 from gaifman.sampling.hiding import HiddenFacts, hide
-from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import TrainingConfig
 from trained import FEW, demo, little, neighbour, network, same, towns, worker
 

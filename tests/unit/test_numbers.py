@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gaifman
+from gaifman.config import SamplingConfig
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import parse_phi
@@ -17,7 +18,6 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.settings import SamplingConfig
 
 OBJECTS = [f"o{i:03}" for i in range(240)]
 GOOD = OBJECTS[::2]

@@ -23,8 +23,7 @@ from gaifman.errors import InputError
 from gaifman.features.feature_sets import parse_phi
 from gaifman.io.model_file import canonical_json, read_model_state, strip_prefix, write_model
 from gaifman.logic.ast import Feature, used_symbols
-from gaifman.logic.parser import parse_feature, parse_query
-from gaifman.logic.schema import Schema
+from gaifman.logic.parser import Schema, parse_feature, parse_query
 from gaifman.model_card import training_metadata
 from gaifman.models import SklearnModel
 from gaifman.models.base import BaseModel, SparseRows

@@ -14,6 +14,7 @@ import pytest
 
 import gaifman
 from gaifman import training as module
+from gaifman.config import SamplingConfig
 from gaifman.errors import KnowledgeBaseError, TrainingError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
@@ -22,7 +23,6 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.models.base import Batch
 from gaifman.models.mlp import MLP, Logistic
-from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import MAX_EPOCHS, Callback, Scorer, TrainingConfig, TrainingSource
 from trained import towns
 from training_cases import SMALL, Notes, Recorder, Scripted, people, source, trainer

@@ -210,8 +210,16 @@ def parse(text: str, kind: str, kb: tuple[str, ...], reading: InputOptions, as_j
 
 def parse_fields(node: Any, kind: str) -> dict[str, Any]:
     """Return the forms of a formula and the names in it, as fields for JSON."""
-    from gaifman.logic.ast import Atom, Attribute, Constant, free_variables, to_ascii, to_bracketed, walk
-    from gaifman.logic.notation import format_relation
+    from gaifman.logic.ast import (
+        Atom,
+        Attribute,
+        Constant,
+        format_relation,
+        free_variables,
+        to_ascii,
+        to_bracketed,
+        walk,
+    )
 
     parts = list(walk(node))
     atoms = (part for part in parts if isinstance(part, Atom) and isinstance(part.relation, str))
@@ -462,12 +470,12 @@ def evaluate_features(
     """Return the non-zero features of a sampled neighbourhood with their facts, as fields for JSON."""
     import numpy as np
 
+    from gaifman.config import SamplingConfig
     from gaifman.features.compiler import compile_features
     from gaifman.features.evaluator import FeatureEvaluator
     from gaifman.features.grounding import find_witness_facts
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-    from gaifman.sampling.settings import SamplingConfig
 
     tuples = [[kb.object_id(name) for name in objects]]
     plan = compile_features(phi, kb, len(objects))
@@ -527,7 +535,8 @@ def mine(
       gaifman mine train.tsv "born_in(x, y)" -o born_in.phi --max-features 50 --neighbourhoods
 
     For a relation these are the formulas that its ranked lists start from: paths, and facts with a constant that speak
-    for one candidate, at most half of them if there are enough paths. For other queries, and with --neighbourhoods,
+    for one candidate, at most half of them if there are enough paths; and comparisons of numbers that are true of more
+    answers than of independent objects. For other queries, and with --neighbourhoods,
     they are paths, constants and types that are frequent around answers and rare around other tuples. FILE is a feature
     set for `gaifman train --phi FILE`.
     """
@@ -550,7 +559,7 @@ def _mine_relation(
     from gaifman.config import check_int
     from gaifman.features.mining import MiningConfig as NeighbourhoodMining
     from gaifman.listwise.mining import MiningConfig
-    from gaifman.listwise.rules import choose_rules, mine_rules
+    from gaifman.listwise.rules import choose_rules, mine_comparison_rules, mine_rules
 
     check_int("max_path_length", settings["max_path_length"], 1, MAX_PATH_LENGTH)
     NeighbourhoodMining(**settings | {"max_path_length": 3})  # checks the other settings
@@ -562,8 +571,9 @@ def _mine_relation(
     )
     with kernel_progress():
         rules = choose_rules(mine_rules(kb, relation, config), config.max_formulas)
+    comparisons = mine_comparison_rules(kb, relation, config)
     if output is not None:
-        _write_phi(output, f"mined for {relation}: rules by confidence", rules)
+        _write_phi(output, f"mined for {relation}: rules by confidence", [*rules, *comparisons])
     if as_json:
         rows = [
             {
@@ -575,7 +585,8 @@ def _mine_relation(
             for rule in rules
         ]
         answers = rules[0].answers if rules else 0
-        print_json({"written": output, "relation": relation, "answers": answers, "features": rows})
+        body = {"written": output, "relation": relation, "answers": answers, "features": rows}
+        print_json(body | {"comparisons": [asdict(one) | {"feature": one.formula} for one in comparisons]})
         return
     positions = range(1, kb.relations[relation].arity + 1)
     columns, hint = ["formula", "answers", *(f"for s{i}" for i in positions)], f"in {output}" if output else None
@@ -589,10 +600,13 @@ def _mine_relation(
         if shown:
             print_table(title, columns, shown, right=range(1, len(columns)))
             print_more(len(own) - MAX_LISTED, "formulas", hint or "-o FILE writes them")
+    if comparisons:
+        compared = [(one.formula, one.support, one.answers, f"{one.expected:.2f}") for one in comparisons]
+        print_table("Comparisons", ["formula", "answers", "of", "expected"], compared, right=range(1, 4))
     if not rules:
         click.echo(f"no formula leads from one object of {relation} to another")
     if output is not None:
-        click.echo(f"wrote {output}: {len(rules):,} formulas", err=True)
+        click.echo(f"wrote {output}: {len(rules) + len(comparisons):,} formulas", err=True)
 
 
 def _figure(confidence: float | None) -> str:

@@ -87,7 +87,7 @@ def serve(
       GAIFMAN_TOKEN=… gaifman serve family.tsv family.gaifman --allow-edit
     """
     from gaifman.server import run
-    from gaifman.server.limits import ServerLimits
+    from gaifman.server.middleware import ServerLimits
 
     limits = ServerLimits(
         seconds=seconds,

@@ -576,7 +576,7 @@ def _example_query(model: TrainedModel, kb: KnowledgeBase) -> tuple[list[str], Q
 
 def _query_arguments(model: TrainedModel, kb: KnowledgeBase, relation: list[str], answer: tuple[str, ...]) -> list[str]:
     """Return arguments of `gaifman answer` that bind all variables but the last to the known answer."""
-    from gaifman.logic.notation import format_relation
+    from gaifman.logic.ast import format_relation
 
     names = [variable.name for variable in _example_query(model, kb)[1].variables]
     unique = [f"?{name}" if name in kb.objects else name for name in names]  # an object may have the variable's name

@@ -30,6 +30,7 @@ import numpy.typing as npt
 from gaifman._html import muted, paragraph, stack, table
 from gaifman.completion import Completion
 from gaifman.config import (
+    NEGATIVE_SAMPLING,
     ProgressCallback,
     check_choice,
     check_fraction,
@@ -65,7 +66,6 @@ from gaifman.ranking.ranks import (
     average_precision,
     compute_metrics,
 )
-from gaifman.sampling.negatives import NEGATIVE_SAMPLING
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"
 GROUPINGS = ("position", "category", "relation")

@@ -24,7 +24,7 @@ from gaifman.experiments.datasets import DATASETS, DatasetFiles, find_split_file
 from gaifman.experiments.paper import VISIBLE_FACTS
 from gaifman.jobs.train import SourceText, TrainingSpec
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.listwise.training import listwise_options
+from gaifman.listwise.ranker import listwise_options
 from gaifman.training import AUTO, LISTWISE, TrainingConfig
 
 

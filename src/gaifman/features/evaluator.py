@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_threads
+from gaifman.config import SamplingConfig, check_threads
 from gaifman.errors import KnowledgeBaseError, LimitError
 from gaifman.features.compiler import FeaturePlan
 from gaifman.features.templates import build_template_index, with_label_sets
@@ -54,7 +54,6 @@ from gaifman.sampling.neighbourhoods import (
     fact_rows,
     make_draw_job,
 )
-from gaifman.sampling.settings import SamplingConfig
 from gaifman.sampling.worlds import world_keys
 from gaifman.threads import map_with_workers
 

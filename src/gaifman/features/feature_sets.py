@@ -28,10 +28,17 @@ from pathlib import Path
 
 from gaifman.config import DEFAULT_LIMITS, Limits, checked, checked_methods
 from gaifman.errors import FormulaError, InputError, Location, plural, shorten, similar_names
-from gaifman.logic.ast import Attribute, Difference, Feature, Variable, free_variables, instantiate, query_position
-from gaifman.logic.notation import quote
-from gaifman.logic.parser import parse_feature, strip_comment
-from gaifman.logic.schema import SchemaLike
+from gaifman.logic.ast import (
+    Attribute,
+    Difference,
+    Feature,
+    Variable,
+    free_variables,
+    instantiate,
+    query_position,
+    quote,
+)
+from gaifman.logic.parser import SchemaLike, parse_feature, strip_comment
 
 FEATURE_SET_NAMES = ("paper", "universal-schema", "default")
 """Names of feature sets."""

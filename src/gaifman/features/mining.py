@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaifman.config import check_fraction, check_int
+from gaifman.config import SamplingConfig, check_fraction, check_int
 from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
@@ -38,7 +38,6 @@ from gaifman.queries.answers import answers
 from gaifman.sampling.hiding import HiddenFacts, hide
 from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
 from gaifman.sampling.rng import fold_in_rows, make_key
-from gaifman.sampling.settings import SamplingConfig
 
 MAX_CANDIDATES = 5_000
 """Largest number of patterns that are evaluated: the most frequent ones."""

@@ -22,7 +22,7 @@ from gaifman.config import MAX_ARITY, Limits
 from gaifman.errors import InputError, Location
 from gaifman.io.files import TextBlock
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
-from gaifman.logic.notation import PATH, WORD, unquote
+from gaifman.logic.ast import PATH, WORD, unquote
 from gaifman.threads import cached_property
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"

@@ -22,7 +22,8 @@ from gaifman.io.model_file import Arrays
 from gaifman.jobs.run import ProgressCounter, Run
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, unify_schemas
 from gaifman.listwise.hide_choice import HideChoice
-from gaifman.listwise.training import check_base, listwise_config, resolve_config
+from gaifman.listwise.ranker import listwise_config
+from gaifman.listwise.training import check_base, resolve_config
 from gaifman.logic.ast import relation_query
 from gaifman.logic.parser import parse_query
 from gaifman.model import GaifmanModel

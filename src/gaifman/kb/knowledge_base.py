@@ -44,8 +44,8 @@ from gaifman.kb.tables import (
     make_fact_table,
     make_value_table,
 )
-from gaifman.logic.notation import is_path, is_word, name_problem, quote
-from gaifman.logic.schema import Schema
+from gaifman.logic.ast import is_path, is_word, name_problem, quote
+from gaifman.logic.parser import Schema
 from gaifman.logic.semantics import Extension, Structure
 from gaifman.threads import PerProcess, ProcessLock, cached_property
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import KnowledgeBaseError, shorten
-from gaifman.logic.notation import name_problem
+from gaifman.logic.ast import name_problem
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

@@ -9,7 +9,8 @@
 
 Answers are sampled, and all simple paths between their objects are found, without the fact itself and without passing
 through hubs. Paths that several answers share are kept. Their confidence is the share of reached objects that are
-answers, on sampled objects; the most confident paths become formulas. `constants` has those with constants.
+answers, on sampled objects; the most confident paths become formulas. Formulas with constants tell what one known fact
+of a fixed object says about one candidate.
 
 A `Reacher` collects what formulas reach from the objects of a question. With a size k, a question has members: its
 fixed objects, and at most k others from their neighbourhoods, drawn by Algorithm 1. A walk takes facts whose objects
@@ -20,12 +21,15 @@ are averaged over the draws.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import Deadline, check_int
+from gaifman.config import Deadline, SamplingConfig, check_int
+from gaifman.errors import InputError
+from gaifman.io.model_file import Arrays, require_array
 from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges, freeze
 from gaifman.kernels.walks import (
@@ -42,18 +46,16 @@ from gaifman.kernels.walks import (
     match_constants,
     reach,
 )
-from gaifman.listwise.constants import MinedConstants, mine_constants
 from gaifman.listwise.steps import Label, StepIndex
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
 from gaifman.sampling.rng import fold_in_rows, make_key
-from gaifman.sampling.settings import SamplingConfig
 
 Bools = npt.NDArray[np.bool_]
 Reals = npt.NDArray[np.float32]
 
 CONFIDENCE_PRIOR = 5.0
-"""Reached objects without an answer that are added to those of each path: a path needs evidence."""
+"""Objects without an answer that are added to those of each formula: it needs evidence."""
 NOTHING = freeze(np.zeros(0, np.int64))
 """No hidden facts."""
 LINKS = ("any fact", "a fact with the fixed object first", "a fact with the candidate first")
@@ -66,6 +68,21 @@ STEPS_PER_CHECK = 1 << 20
 """Steps of walks between two checks of a deadline: some milliseconds."""
 MAX_CODE = 2**62
 """Codes of paths are below this number."""
+MIN_SUPPORT = 3
+"""Fixed objects that a formula with constants must be true of; chosen on validation facts."""
+COMPARISONS = ("<", "≤", "=", "≥", ">")
+"""How a number of the fixed object, on the left, can compare with that of the candidate."""
+COMPARE = (np.less, np.less_equal, np.equal, np.greater_equal, np.greater)
+COMPARISON_WALKS = 10
+"""A comparison has the value of this many walks."""
+MIN_COMPARED = 10
+"""Answers of which both objects have a number, for a comparison."""
+MIN_DEVIATION = 3.0
+"""Standard errors by which a comparison must be true of more answers than it would be of independent objects."""
+MAX_COMPARED = 5_000
+"""Objects with a number: one that more objects have is not compared, since half of them are entries of a question."""
+MAX_JOINED = 20_000_000
+"""Pairs of a known fact and an answer that are counted: the first ones by fixed object, if there are more."""
 VALUE_PARTS = (0.3, 0.5, 1.0)
 """The value of a formula: for holding, times log(count), and times √share; chosen on validation facts."""
 
@@ -159,6 +176,8 @@ class MiningConfig:
     """Paths that are kept."""
     max_constants: int = 1_000
     """Formulas with constants that are kept."""
+    max_comparisons: int = 3
+    """Comparisons of numbers that are kept."""
     min_support: int = 2
     """Answers that must share a path."""
     budget: int = 100_000
@@ -179,7 +198,8 @@ class MiningConfig:
             "max_set",
         ):
             check_int(name, getattr(self, name), 1)
-        check_int("max_constants", self.max_constants, 0)
+        for name in ("max_constants", "max_comparisons"):
+            check_int(name, getattr(self, name), 0)
 
 
 SPARSE_MINING = MiningConfig(max_steps=5, max_degree=200, answers=1_000, max_formulas=1_000)
@@ -202,10 +222,107 @@ def choose_mining(index: StepIndex) -> MiningConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class MinedConstants:
+    """Formulas with constants from one fixed position to the open one, sorted by label, constant and candidate."""
+
+    codes: Longs
+    """Shape (m,), int64, ascending: label · objects + constant, of the fact that the fixed object must have."""
+    candidates: Ints
+    """Shape (m,), int32: the object at the open position."""
+    support: Longs
+    """Shape (m,), int64: fixed objects with the fact and the answer."""
+    confidence: Floats
+    """Shape (m,), float64: their share of the fixed objects with the fact."""
+    objects: int
+    """Number of objects of the knowledge base."""
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def labels(self) -> Ints:
+        """Shape (m,), int32: the label of the fact, from the fixed object to the constant."""
+        return (self.codes // self.objects).astype(np.int32)
+
+    @property
+    def constants(self) -> Ints:
+        """Shape (m,), int32: objects."""
+        return (self.codes % self.objects).astype(np.int32)
+
+    @classmethod
+    def none(cls) -> Self:
+        """No formulas."""
+        none = freeze(np.zeros(0, np.int64))
+        return cls(none, freeze(np.zeros(0, np.int32)), none, freeze(np.zeros(0)), 1)
+
+    def arrays(self, index: StepIndex, number: int) -> Arrays:
+        """The arrays for a file; `number` is that of the fixed position. Objects are stored by name."""
+        used, places = np.unique(np.concatenate([self.constants, self.candidates]), return_inverse=True)
+        names = [index.kb.object_name(obj).encode() for obj in used.tolist()]
+        return {
+            f"constants/{number}/labels": self.labels,
+            f"constants/{number}/objects": places.reshape(2, -1).astype(np.int32),
+            f"constants/{number}/support": self.support,
+            f"constants/{number}/confidence": self.confidence,
+            f"constants/{number}/names": np.frombuffer(b"".join(names), np.uint8),
+            f"constants/{number}/name_ends": np.cumsum([len(name) for name in names]).astype(np.int64),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MinedComparisons:
+    """Comparisons of a number of the object at the fixed position with that of the candidate, by attribute."""
+
+    attributes: Ints
+    """Shape (c,), int32: of `StepIndex.attributes`."""
+    operators: Ints
+    """Shape (c,), int32: of `COMPARISONS`."""
+    support: Longs
+    """Shape (c,), int64: answers that it is true of."""
+    answers: Longs
+    """Shape (c,), int64: answers of which both objects have the number."""
+    expected: Floats
+    """Shape (c,), float64: the share of these that it would be true of if their objects were independent."""
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    @classmethod
+    def none(cls) -> Self:
+        """No comparisons."""
+        none, counts = freeze(np.zeros(0, np.int32)), freeze(np.zeros(0, np.int64))
+        return cls(none, none, counts, counts, freeze(np.zeros(0)))
+
+    def arrays(self, number: int) -> Arrays:
+        """The arrays for a file, if there are comparisons; `number` is that of the fixed position."""
+        key = f"comparisons/{number}"
+        found: Arrays = {
+            f"{key}/formulas": np.stack([self.attributes, self.operators], axis=1),
+            f"{key}/support": np.stack([self.support, self.answers], axis=1),
+            f"{key}/expected": self.expected,
+        }
+        return found if len(self) else {}
+
+
+def comparisons_from_arrays(arrays: Arrays, number: int, attributes: int) -> MinedComparisons:
+    """The comparisons of arrays, in which there is a number of attributes."""
+    key = f"comparisons/{number}"
+    if f"{key}/formulas" not in arrays:
+        return MinedComparisons.none()
+    formulas = require_array(arrays, f"{key}/formulas", np.int32, (None, 2))
+    support = require_array(arrays, f"{key}/support", np.int64, (len(formulas), 2))
+    expected = require_array(arrays, f"{key}/expected", np.float64, (len(formulas),))
+    if (formulas < 0).any() or (formulas >= [attributes, len(COMPARISONS)]).any():
+        raise InputError(f"the array '{key}/formulas' has an attribute or comparison that there is not")
+    columns = (*formulas.T.copy(), *support.T.copy(), expected)
+    return MinedComparisons(*map(freeze, columns))
+
+
+@dataclass(frozen=True, slots=True)
 class MinedFormulas:
     """The formulas that lead from one fixed position to the open one.
 
-    They are numbered: the paths, sorted as a trie; then `LINKS`; then the formulas with constants.
+    They are numbered: the paths, sorted as a trie; then `LINKS`; then the formulas with constants, and comparisons.
     """
 
     labels: tuple[Label, ...]
@@ -217,9 +334,30 @@ class MinedFormulas:
     confidence: Floats
     """Shape (p,), float64: share of reached objects that are answers."""
     constants: MinedConstants = field(default_factory=MinedConstants.none)
+    comparisons: MinedComparisons = field(default_factory=MinedComparisons.none)
 
     def __len__(self) -> int:
-        return len(self.paths) + len(LINKS) + len(self.constants)
+        return self.first_comparison + len(self.comparisons)
+
+    @property
+    def first_constant(self) -> int:
+        """The number of the first formula with constants."""
+        return len(self.paths) + len(LINKS)
+
+    @property
+    def first_comparison(self) -> int:
+        """The number of the first comparison."""
+        return self.first_constant + len(self.constants)
+
+    def without_constants(self) -> tuple[Self, Bools]:
+        """The other formulas, and which ones these are: (formulas,), bool."""
+        numbers = np.arange(len(self))
+        kept = (numbers < self.first_constant) | (numbers >= self.first_comparison)
+        return replace(self, constants=MinedConstants.none()), kept
+
+    def without_comparisons(self) -> tuple[Self, Bools]:
+        """The other formulas, and which ones these are: (formulas,), bool."""
+        return replace(self, comparisons=MinedComparisons.none()), np.arange(len(self)) < self.first_comparison
 
     def path(self, row: int) -> tuple[Label, ...]:
         """The labels of a path."""
@@ -317,7 +455,18 @@ class Reacher:
             if chances is not None:
                 absent = np.log1p(-np.minimum(chances[kind].astype(np.float64), 1 - 1e-12))
                 values = -np.expm1(np.bincount(owners, absent, len(objects))).astype(np.float32)
-            self._add(objects, values, first + number)
+            self._add(objects, LINK_WALKS * values, values, first + number)
+        return self.end
+
+    def compare(self, start: int, comparisons: MinedComparisons, first: int) -> int:
+        """Append the candidates whose numbers compare with those of an object; formulas are numbered from `first`."""
+        pairs = zip(comparisons.attributes.tolist(), comparisons.operators.tolist(), strict=True)
+        for number, (attribute, operator) in enumerate(pairs):
+            self._check_deadline()
+            objects, values = self.index.values[attribute]
+            row = int(np.searchsorted(objects, start))
+            if row < len(objects) and objects[row] == start:
+                self._add(objects[COMPARE[operator](values[row], values)], COMPARISON_WALKS, 0.0, first + number)
         return self.end
 
     def match(self, start: int, hidden: Longs, constants: MinedConstants, first: int) -> int:
@@ -345,13 +494,13 @@ class Reacher:
                 return self.end
             self._grow()
 
-    def _add(self, objects: Ints, values: Reals, formula: int) -> None:
-        """Append objects that a formula reaches with these probabilities."""
+    def _add(self, objects: Ints, counts: Reals | float, masses: Reals | float, formula: int) -> None:
+        """Append objects that a formula reaches by these numbers and shares of walks."""
         while self.end + len(objects) > len(self.objects):
             self._grow()
         added = slice(self.end, self.end + len(objects))
         self.objects[added], self.formulas[added] = objects, formula
-        self.counts[added], self.masses[added] = LINK_WALKS * values, values
+        self.counts[added], self.masses[added] = counts, masses
         self.end = added.stop
 
     def store_values(self, begin: int, values: Reals, draws: int = 1) -> None:
@@ -397,7 +546,7 @@ def mine_formulas(
 ) -> MinedFormulas:
     """The formulas that lead from the object at the fixed position of a relation's facts to that at the open position.
 
-    Held-out facts do not count for formulas with constants, of which some fit by chance.
+    Held-out facts do not count for formulas with constants and comparisons, of which some fit by chance.
     """
     config = config or MiningConfig()
     facts = index.kb.tuples(relation)
@@ -413,7 +562,9 @@ def mine_formulas(
     confidence = _confidences(index, paths, facts[:, [fixed, position]], config)
     best = np.sort(np.lexsort((np.arange(len(paths)), -confidence))[: config.max_formulas])
     constants = mine_constants(index, relation, fixed, position, config.max_constants, held_out)
-    return MinedFormulas(index.labels, freeze(paths[best]), freeze(support[best]), freeze(confidence[best]), constants)
+    comparisons = mine_comparisons(index, relation, fixed, position, config.max_comparisons, held_out)
+    mined = freeze(paths[best]), freeze(support[best]), freeze(confidence[best])
+    return MinedFormulas(index.labels, *mined, constants, comparisons)
 
 
 def _smallest_keys(rows: Ints, count: int, seed: int, purpose: str) -> Longs:
@@ -508,3 +659,179 @@ def own_values(counts: Floats) -> Reals:
     found = np.minimum(counts, 1) + VALUE_PARTS[1] * np.log(np.maximum(counts, 1))
     values: Reals = found.astype(np.float32)
     return values
+
+
+def constants_from_arrays(arrays: Arrays, number: int, labels: Ints, index: StepIndex) -> tuple[MinedConstants, Longs]:
+    """The formulas of arrays, and the rows they come from; those with objects that are not there are left out.
+
+    `labels` has for each label of the arrays its number in the index, or −1.
+    """
+    key = f"constants/{number}"
+    own = require_array(arrays, f"{key}/labels", np.int32, (None,))
+    places = require_array(arrays, f"{key}/objects", np.int32, (2, len(own)))
+    support = require_array(arrays, f"{key}/support", np.int64, (len(own),))
+    confidence = require_array(arrays, f"{key}/confidence", np.float64, (len(own),))
+    objects = _find_objects(arrays, key, index)
+    for name, numbers, end in (("labels", own, len(labels)), ("objects", places, len(objects))):
+        if numbers.size and (numbers.min() < 0 or numbers.max() >= end):
+            raise InputError(f"the array '{key}/{name}' has numbers outside of 0 to {end - 1}")
+    label, constant, candidate = labels[own], objects[places[0]], objects[places[1]]
+    rows = np.flatnonzero((label >= 0) & (constant >= 0) & (candidate >= 0))
+    order: Longs = rows[np.lexsort((candidate[rows], constant[rows], label[rows]))]
+    codes = label[order] * np.int64(len(index.kb.objects)) + constant[order]
+    columns = freeze(codes), freeze(candidate[order]), freeze(support[order]), freeze(confidence[order])
+    return MinedConstants(*columns, len(index.kb.objects)), order
+
+
+def _find_objects(arrays: Arrays, key: str, index: StepIndex) -> Ints:
+    """The number of each named object; −1 for those that the knowledge base does not have."""
+    text = require_array(arrays, f"{key}/names", np.uint8, (None,)).tobytes()
+    ends = require_array(arrays, f"{key}/name_ends", np.int64, (None,))
+    bounds = np.append(0, ends)
+    if (np.diff(bounds) < 0).any() or bounds[-1] != len(text):
+        raise InputError(f"the array '{key}/name_ends' does not fit the names")
+    try:
+        names = [text[begin:end].decode() for begin, end in zip(bounds[:-1].tolist(), ends.tolist(), strict=True)]
+    except UnicodeDecodeError as error:
+        raise InputError(f"the array '{key}/names' is not UTF-8") from error
+    found = [index.kb.objects.find(name) for name in names]
+    return np.array([-1 if number is None else number for number in found], np.int32)
+
+
+def mine_constants(
+    index: StepIndex, relation: str, fixed: int, position: int, max_formulas: int, left_out: Longs | None = None
+) -> MinedConstants:
+    """The formulas with constants from the object at the fixed position to the one at the open position.
+
+    >>> import gaifman
+    >>> from gaifman.listwise.steps import build_steps
+    >>> index = build_steps(gaifman.demo())
+    >>> mined = mine_constants(index, "official_language", fixed=0, position=1, max_formulas=2)
+    >>> for label, constant, candidate in zip(mined.labels, mined.constants, mined.candidates):
+    ...     print(index.describe(label), *map(index.kb.object_name, (constant, candidate)))
+    member_of 1→2 arab_league arabic
+    member_of 1→2 commonwealth_of_nations english
+
+    The first is `member_of(s1, 'arab_league') ∧ s2 = 'arabic'`. Its support is the number of fixed objects that make
+    it true together with an answer; its confidence is the share of these among all fixed objects with the fact.
+    Formulas that raise the share of the candidate most, over all their fixed objects, are kept. Rows of the relation's
+    facts that are left out are not counted: they are held out.
+    """
+    pairs = _distinct_pairs(index, relation, fixed, position, left_out)
+    if not len(pairs) or not max_formulas:
+        return MinedConstants.none()
+    starts, codes = _known_facts(index, np.unique(pairs[:, 0]))
+    objects = len(index.kb.objects)
+    used, numbers, holders = np.unique(codes, return_inverse=True, return_counts=True)
+    keep = holders[numbers] >= MIN_SUPPORT
+    starts, numbers = starts[keep], numbers[keep]
+    begins, ends = np.searchsorted(pairs[:, 0], starts), np.searchsorted(pairs[:, 0], starts, side="right")
+    some = np.cumsum(ends - begins) <= MAX_JOINED
+    begins, ends, numbers = begins[some], ends[some], numbers[some]
+    answers = pairs[concatenate_ranges(begins, ends), 1]
+    joined = np.repeat(numbers, ends - begins)
+    other = used[joined] % objects != answers  # the fact itself says nothing
+    found, support = np.unique(joined[other] * np.int64(objects) + answers[other], return_counts=True)
+    found, support = found[support >= MIN_SUPPORT], support[support >= MIN_SUPPORT]
+    number, candidate = np.divmod(found, objects)
+    confidence = support / (holders[number] + CONFIDENCE_PRIOR)
+    usual = np.bincount(pairs[:, 1], minlength=objects)[candidate] / len(np.unique(pairs[:, 0]))
+    gain = support * np.log(confidence / usual)
+    best = np.lexsort((found, -gain))[:max_formulas]
+    best = np.sort(best[gain[best] > 0])
+    return MinedConstants(
+        freeze(used[number[best]].astype(np.int64)),
+        freeze(candidate[best].astype(np.int32)),
+        freeze(support[best].astype(np.int64)),
+        freeze(confidence[best]),
+        objects,
+    )
+
+
+def _known_facts(index: StepIndex, objects: Longs) -> tuple[Longs, Longs]:
+    """What some objects are linked to: each of them with a label and a target, as label · objects + target, once."""
+    table, count = index.table, len(index.kb.objects)
+    bounds = table.group_starts[table.starts]
+    steps = concatenate_ranges(bounds[objects], bounds[objects + 1])
+    owners = np.repeat(np.arange(len(objects)), bounds[objects + 1] - bounds[objects])
+    codes = index.step_labels[steps] * np.int64(count) + table.targets[steps]
+    used, numbers = np.unique(codes, return_inverse=True)
+    distinct = np.unique(owners * np.int64(len(used)) + numbers)
+    owner, number = np.divmod(distinct, max(len(used), 1))
+    return objects[owner], used[number]
+
+
+def _distinct_pairs(index: StepIndex, relation: str, fixed: int, position: int, left_out: Longs | None) -> Longs:
+    """Shape (pairs, 2), int64: the objects at two positions of a relation's facts, without rows that are left out."""
+    pairs = index.kb.tuples(relation)[:, [fixed, position]].astype(np.int64)
+    if left_out is not None:
+        pairs = np.delete(pairs, left_out, axis=0)
+    found: Longs = np.unique(pairs, axis=0)
+    return found
+
+
+def mine_comparisons(
+    index: StepIndex, relation: str, fixed: int, position: int, max_formulas: int, left_out: Longs | None = None
+) -> MinedComparisons:
+    """The comparisons of a number of the fixed object with that of the candidate that are true of many answers.
+
+    >>> from gaifman.kb.knowledge_base import KnowledgeBase
+    >>> from gaifman.listwise.steps import build_steps
+    >>> years = {("year", f"edition{i}"): 1900 + i for i in range(21)}
+    >>> facts = [("replaced", f"edition{i + 1}", f"edition{i}") for i in range(20)]
+    >>> index = build_steps(KnowledgeBase.from_facts(facts, years))
+    >>> mined = mine_comparisons(index, "replaced", fixed=0, position=1, max_formulas=3)
+    >>> [COMPARISONS[operator] for operator in mined.operators], mined.support, mined.expected.round(2)
+    (['>'], array([20]), array([0.55]))
+
+    A comparison is kept if it is true of more answers than would be expected, by `MIN_DEVIATION` standard errors, if
+    the objects at the open position were the same but independent of the fixed object. Answers of one fixed object are
+    not independent: the error is at least that of their sums. At most one of < and ≤, and of > and ≥, is kept. Rows of
+    the relation's facts that are left out are not counted: they are held out.
+    """
+    if not index.attributes or not max_formulas:
+        return MinedComparisons.none()
+    pairs = _distinct_pairs(index, relation, fixed, position, left_out)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    found = [
+        (-deviation, attribute, operator, *figures)
+        for attribute, (objects, values) in enumerate(index.values)
+        if len(objects) <= MAX_COMPARED
+        for operator, deviation, *figures in _compare_answers(pairs, objects, values)
+    ]
+    best = sorted(row[1:] for row in sorted(found)[:max_formulas])
+    if not best:
+        return MinedComparisons.none()
+    attributes, operators, support, answers, expected = (np.array(column) for column in zip(*best, strict=True))
+    return MinedComparisons(
+        freeze(attributes.astype(np.int32)),
+        freeze(operators.astype(np.int32)),
+        freeze(support.astype(np.int64)),
+        freeze(answers.astype(np.int64)),
+        freeze(expected),
+    )
+
+
+def _compare_answers(pairs: Longs, objects: Ints, values: Floats) -> list[tuple[int, float, int, int, float]]:
+    """The comparisons of one attribute that are kept: operator, deviation, support, answers and expected share."""
+    rows = np.searchsorted(objects, pairs)
+    known = (np.append(objects, -1)[rows] == pairs).all(axis=1)
+    pairs, numbers = pairs[known], np.append(values, np.nan)[rows[known]]
+    count = len(pairs)
+    if count < MIN_COMPARED:
+        return []
+    ordered, groups = np.sort(numbers[:, 1]), np.unique(pairs[:, 0], return_inverse=True)[1]
+    below, up_to = (np.searchsorted(ordered, numbers[:, 0], side=side) for side in ("left", "right"))
+    own = np.searchsorted(np.sort(pairs[:, 1]), pairs[:, 0], side="right")
+    own -= np.searchsorted(np.sort(pairs[:, 1]), pairs[:, 0])  # answers with the fixed object as candidate
+    found = []
+    for operator, at_all in enumerate((count - up_to, count - below - own, up_to - below - own, up_to - own, below)):
+        true = COMPARE[operator](numbers[:, 0], numbers[:, 1])
+        expected = at_all / np.maximum(count - own, 1)
+        surplus = true - expected
+        variance = max((expected * (1 - expected)).sum(), (np.bincount(groups, surplus) ** 2).sum())
+        deviation = float(surplus.sum() / np.sqrt(variance)) if variance > 0 else 0.0
+        found.append((operator, deviation, int(true.sum()), count, float(expected.mean())))
+    strict_first = (found[0], found[1]), (found[4], found[3]), (found[2],)
+    best = [max(some, key=lambda one: one[1]) for some in strict_first]
+    return [one for one in best if one[1] >= MIN_DEVIATION]

@@ -29,8 +29,7 @@ from gaifman.config import check_fraction
 from gaifman.errors import InputError
 from gaifman.io.model_file import Arrays, require_array
 from gaifman.kb.tables import Floats
-from gaifman.models.calibration import MIN_PROBABILITY
-from gaifman.models.portable_math import exp
+from gaifman.models.calibration import MIN_PROBABILITY, exp
 
 MIN_LOG_SHARE = -20.0
 """Smaller shares tell nothing more."""

@@ -8,15 +8,17 @@ as if its fact were not known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_choice, check_fraction, check_int, check_positive
+from gaifman.config import HIDE_MODES, MAX_ARITY, check_choice, check_fraction, check_int, check_positive
+from gaifman.errors import InputError, KnowledgeBaseError, shorten, similar_names
+from gaifman.io.model_file import Arrays, require_array
 from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
@@ -30,23 +32,27 @@ from gaifman.kernels.listwise import (
     own_scores,
 )
 from gaifman.kernels.walks import FEW
-from gaifman.listwise.added import AddedFormulas, Question
-from gaifman.listwise.constants import MinedConstants
+from gaifman.listwise.added import AddedFormulas, Question, check_formulas
 from gaifman.listwise.mining import (
     LINKS,
+    SPARSE_MINING,
     MinedFormulas,
     MiningConfig,
     Reacher,
     WalkBound,
+    choose_mining,
+    comparisons_from_arrays,
+    constants_from_arrays,
     formula_values,
     mine_formulas,
 )
-from gaifman.listwise.steps import StepIndex
-from gaifman.logic.ast import Feature
+from gaifman.listwise.steps import Label, StepIndex, labels_of
+from gaifman.logic.ast import Atom, Attribute, Feature, free_relation_variables, walk
+from gaifman.logic.parser import parse_feature
 from gaifman.sampling.examples import hide_links
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
-from gaifman.sampling.settings import HIDE_MODES
+from gaifman.training import TrainingConfig
 
 STATISTICS = ("log(1 + facts at this position)", "seen at this position", "log(1 + steps)")
 INITIAL_STATISTICS = (1.0, 2.0, 0.0)
@@ -109,6 +115,49 @@ class ListwiseConfig:
         check_choice("hide", self.hide, HIDE_MODES)
 
 
+_SHARED = ("seed", "hide", "holdout", "max_held_out", "mining", "bound")
+"""Settings of training, not options of the base model."""
+SPARSE_CONFIG = ListwiseConfig(SPARSE_MINING, questions=4_000, answers_per_question=1_000)
+"""For sparse knowledge bases: there are few other answers to a question, and more questions help."""
+
+
+def listwise_options() -> list[str]:
+    """The options of ranked lists."""
+    return [each.name for kind in (MiningConfig, ListwiseConfig) for each in fields(kind) if each.name not in _SHARED]
+
+
+def listwise_config(config: TrainingConfig, index: StepIndex | None = None) -> ListwiseConfig:
+    """The settings of ranked lists, from those of training. Defaults depend on the knowledge base."""
+    check_options(config.options)
+    sparse = index is not None and choose_mining(index) is SPARSE_MINING
+    default = SPARSE_CONFIG if sparse else ListwiseConfig()
+    mining = {each.name for each in fields(MiningConfig)}
+    own = {name: value for name, value in config.options.items() if name not in mining}
+    of_mining = {name: value for name, value in config.options.items() if name in mining}
+    mining_config = replace(default.mining, seed=config.seed, **of_mining)
+    return replace(default, mining=mining_config, bound=walk_bound(config), hide=config.hide, seed=config.seed, **own)
+
+
+def walk_bound(config: TrainingConfig) -> WalkBound | None:
+    """The members that walks pass through; None without a size."""
+    if not isinstance(config.size, int):
+        return None
+    radius = None if isinstance(config.radius, str) else config.radius
+    return WalkBound(config.size, config.draws, radius, config.seed)
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise an error for an option that ranked lists do not have."""
+    known = listwise_options()
+    for option in options:
+        if option not in known:
+            raise KnowledgeBaseError(
+                f"ranked lists have no option {option}",
+                suggestions=similar_names(option, known),
+                hint=f'options: {", ".join(known)}; those of the network need base="mlp", or --base mlp',
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class Ranker:
     """A fitted ranker of one relation and position."""
@@ -118,7 +167,8 @@ class Ranker:
     mined: tuple[MinedFormulas, ...]
     """The formulas from each of the other positions, in their order."""
     formula_weights: Floats
-    """Shape (formulas,), float64: for each fixed position of the paths, of `LINKS`, and of formulas with constants."""
+    """Shape (formulas,), float64: for each fixed position of the paths, of `LINKS`, of formulas with constants, and of
+    comparisons."""
     mark_weights: Floats
     """Shape (marks,), float64."""
     statistic_weights: Floats
@@ -183,7 +233,7 @@ def fit_with_trial(
 def _choose_problem(
     index: StepIndex, relation: str, position: int, config: ListwiseConfig, held_out: Longs, added: AddedFormulas
 ) -> tuple[_Problem, Choice]:
-    """The formulas with the smallest loss on held-out questions: with or without long paths, and constants."""
+    """The formulas with the smallest loss on held-out questions: with or without long paths, constants, comparisons."""
     fixed = [i for i in range(index.kb.relations[relation].arity) if i != position]
 
     def pose(mining: MiningConfig) -> tuple[_Problem, Choice]:
@@ -191,7 +241,9 @@ def _choose_problem(
         problem = _Problem(index, relation, position, mined, config, held_out, added)
         return problem, problem.choose(PENALTIES[:1])
 
-    problem, choice = _choose_constants(*_choose_steps(config.mining, pose))
+    problem, choice = _choose_steps(config.mining, pose)
+    for leave_out in (MinedFormulas.without_constants, MinedFormulas.without_comparisons):
+        problem, choice = _choose_kind(problem, choice, leave_out)
     if choice.loss is not None:
         choice = min(choice, problem.choose(PENALTIES[1:]), key=_loss_of)
     return problem, choice
@@ -210,11 +262,11 @@ def _choose_steps(
     return found if _loss_of(found[1]) <= _loss_of(short[1]) else short
 
 
-def _choose_constants(problem: _Problem, choice: Choice) -> tuple[_Problem, Choice]:
-    """The problem with its formulas with constants, if these make the loss on held-out questions smaller."""
-    if not any(len(one.constants) for one in problem.mined):
+def _choose_kind(problem: _Problem, choice: Choice, leave_out: LeaveOut) -> tuple[_Problem, Choice]:
+    """The problem with a kind of formulas, if these make the loss on held-out questions smaller."""
+    without = problem.without(leave_out)
+    if len(without.prior) == len(problem.prior):
         return problem, choice
-    without = problem.without_constants()
     if choice.loss is None:
         return without, choice
     own = without.choose(PENALTIES[:1])
@@ -248,6 +300,8 @@ def prior_weights(mined: MinedFormulas) -> Floats:
     return found
 
 
+LeaveOut = Callable[[MinedFormulas], tuple[MinedFormulas, Bools]]
+"""The formulas without those of one kind, and which ones are left: (formulas,), bool."""
 Weights = tuple[Floats, Floats, Floats]
 """Of formulas, marks and statistics."""
 
@@ -293,7 +347,8 @@ class _Problem:
         self._answer_stats = freeze(statistics(*left))
         self._changes = _mark_changes(index, answers, ids[chosen])
         of_mined = np.concatenate([np.zeros(0), *(prior_weights(one) for one in mined)])
-        self._prior = np.append(of_mined, np.zeros(len(added)))
+        self.prior = np.append(of_mined, np.zeros(len(added)))
+        """Shape (formulas,), float64: the weights before training, of mined and added formulas."""
         self._tied = np.arange(index.mark_count, self._mark_count), len(of_mined) + added.own
         self._keys = fold_in_rows(make_key(config.seed, "listwise", relation, position), facts[chosen])
 
@@ -310,13 +365,13 @@ class _Problem:
         """The questions that do not ask for a held-out fact."""
         return np.flatnonzero(~self._held_out)
 
-    def without_constants(self) -> _Problem:
-        """The same questions without the formulas with constants."""
+    def without(self, leave_out: LeaveOut) -> _Problem:
+        """The same questions without the mined formulas of one kind."""
         other, questions = copy(self), self._questions
-        other.mined = tuple(replace(one, constants=MinedConstants.none()) for one in self.mined)
-        used = np.ones(len(self._prior), bool)
-        for one, end in zip(self.mined, np.cumsum([len(one) for one in self.mined]).tolist(), strict=True):
-            used[end - len(one.constants) : end] = False
+        left = [leave_out(one) for one in self.mined]
+        other.mined = tuple(one for one, _ in left)
+        added = np.ones(len(self.prior) - sum(map(len, self.mined)), bool)
+        used = np.concatenate([*(own for _, own in left), added])
         kept, numbers = used[questions.formulas], np.cumsum(used) - 1
         starts = np.append(0, np.cumsum(kept))[questions.starts]
         other._questions = questions._replace(
@@ -327,7 +382,7 @@ class _Problem:
         )
         trial = self._trial_questions
         other._trial_questions = other._questions._replace(known_starts=trial.known_starts, known=trial.known)
-        other._prior, other._tied = self._prior[used], (self._tied[0], numbers[self._tied[1]])
+        other.prior, other._tied = self.prior[used], (self._tied[0], numbers[self._tied[1]])
         return other
 
     def choose(self, penalties: Sequence[float]) -> Choice:
@@ -364,7 +419,7 @@ class _Problem:
 
     def _epochs(self, rows: Longs, penalty: float, epochs: int, questions: Questions) -> Iterator[Weights]:
         """Yield the weights after each epoch of Adagrad; the arrays are reused."""
-        state = _State(self._prior, self._mark_count, len(self._stats), len(self), self._tied)
+        state = _State(self.prior, self._mark_count, len(self._stats), len(self), self._tied)
         for epoch in range(epochs):
             keys = fold_in_rows(make_key(self._config.seed, "listwise epoch", epoch), self._keys[rows][:, None])
             order = rows[np.argsort(keys, kind="stable")]
@@ -423,7 +478,7 @@ class _Problem:
 
     def _loss(self, rows: Longs, weights: Weights) -> float:
         """The sum of the losses of some questions."""
-        state = _State(self._prior, self._mark_count, len(self._stats), len(self), self._tied)
+        state = _State(self.prior, self._mark_count, len(self._stats), len(self), self._tied)
         state.weights = weights
         return self._gradient(freeze(rows), state, self._questions)
 
@@ -552,7 +607,8 @@ def reach_candidates(reacher: Reacher, fixed: Sequence[int], hidden: Longs, mine
         for start, one in zip(fixed, mined, strict=True):
             reacher.walk(start, hidden, one.paths, first)
             reacher.link(start, hidden, first + len(one.paths))
-            reacher.match(start, hidden, one.constants, first + len(one.paths) + len(LINKS))
+            reacher.match(start, hidden, one.constants, first + one.first_constant)
+            reacher.compare(start, one.comparisons, first + one.first_comparison)
             first += len(one)
     entries = slice(begin, reacher.end)
     reacher.store_values(begin, formula_values(reacher.counts[entries], reacher.masses[entries]), max(1, len(draws)))
@@ -583,3 +639,194 @@ def count_at_position(kb: KnowledgeBase, relation: str, position: int) -> Floats
     objects = kb.tuples(relation)[:, position]
     counts: Floats = np.bincount(objects, kb.confidences_of(relation), len(kb.objects)).astype(np.float64)
     return counts
+
+
+# Rankers as arrays, and back
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The relations that labels and types are numbered by. It is stored with rankers."""
+
+    relations: tuple[tuple[str, int], ...]
+    """Relations with their arities."""
+    thresholds: tuple[tuple[str, float], ...] = ()
+    """Attributes with values."""
+    formulas: tuple[Feature, ...] = ()
+    """Formulas that were added to the mined ones."""
+
+    @classmethod
+    def of(cls, index: StepIndex, formulas: Sequence[Feature] = ()) -> Vocabulary:
+        """All relations and thresholds of a knowledge base, and added formulas."""
+        content = index.kb.content
+        return cls(tuple(zip(content.relations, content.arities, strict=True)), index.thresholds, tuple(formulas))
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The labels, by number."""
+        return labels_of(self.relations)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types, by number."""
+        return tuple(name for name, arity in self.relations if arity == 1)
+
+    @property
+    def attributes(self) -> list[str]:
+        """The attributes of thresholds and formulas."""
+        compared = {part.name for formula in self.formulas for part in walk(formula) if isinstance(part, Attribute)}
+        return sorted({name for name, _ in self.thresholds} | compared)
+
+    def as_json(self) -> dict[str, Any]:
+        """The vocabulary for the metadata of a file, without its formulas."""
+        return {
+            "relations": [[name, int(arity)] for name, arity in self.relations],
+            "thresholds": [[name, value] for name, value in self.thresholds],
+        }
+
+    @classmethod
+    def from_json(cls, meta: Any, formulas: Any = ()) -> Vocabulary:
+        """The vocabulary of a file, and the texts of its added formulas."""
+        for name, arity in meta["relations"]:
+            check_int(f"the arity of {name}", arity, 1, MAX_ARITY)
+        thresholds = tuple((name, float(value)) for name, value in meta["thresholds"])
+        if not all(isinstance(name, str) for name, _ in (*meta["relations"], *thresholds)):
+            raise InputError("the names of relations and attributes must be texts")
+        relations = tuple((name, arity) for name, arity in meta["relations"])
+        return cls(relations, thresholds, tuple(_formula_from_text(text, dict(relations)) for text in formulas))
+
+    def numbers_in(self, index: StepIndex) -> tuple[Ints, Ints]:
+        """The number of each label, and of each mark, in a knowledge base; −1 for those that it does not have."""
+        labels = np.array([index.label_id(*label) for label in self.labels], np.int32).reshape(-1)
+        types = np.array([index.type_mark(name) for name in self.types], np.int32).reshape(-1)
+        first = len(index.labels) + len(index.types)
+        thresholds = np.arange(first, first + len(self.thresholds), dtype=np.int32)
+        return labels, np.concatenate([labels, types, thresholds])
+
+
+def _formula_from_text(text: str, relations: Mapping[str, int]) -> Feature:
+    """An added formula of a file, which must use the relations of the vocabulary."""
+    formula = parse_feature(text)
+    check_formulas([formula])
+    for part in walk(formula):
+        if (
+            isinstance(part, Atom)
+            and isinstance(part.relation, str)
+            and relations.get(part.relation) != len(part.terms)
+        ):
+            raise InputError(f"the vocabulary has no relation {shorten(part.relation)} of {len(part.terms)} places")
+    if formula.each or free_relation_variables(formula):
+        raise InputError(f"{shorten(text)} stands for several formulas")
+    return formula
+
+
+def ranker_arrays(ranker: Ranker, index: StepIndex) -> Arrays:
+    """The arrays of a ranker, with labels and marks of the knowledge base that it is bound to."""
+    added = np.flatnonzero(ranker.added_weights)
+    marks = np.flatnonzero(ranker.mark_weights).astype(np.int32)
+    loss = np.nan if ranker.held_out_loss is None else ranker.held_out_loss
+    arrays: Arrays = {
+        "formula_weights": ranker.formula_weights,
+        "marks": marks,
+        "mark_weights": ranker.mark_weights[marks],
+        "statistic_weights": ranker.statistic_weights,
+        "added": ranker.added.numbers[added],
+        "added_weights": ranker.added_weights[added],
+        "fit": np.array([ranker.penalty, ranker.epochs, -1.0 if np.isnan(loss) else loss]),
+    }
+    for number, mined in enumerate(ranker.mined):
+        own: Arrays = {
+            f"paths/{number}": mined.paths,
+            f"support/{number}": mined.support,
+            f"confidence/{number}": mined.confidence,
+        }
+        arrays |= own | mined.constants.arrays(index, number) | mined.comparisons.arrays(number)
+    return arrays
+
+
+def ranker_from_arrays(
+    arrays: Arrays, relation: str, position: int, arity: int, index: StepIndex, vocabulary: Vocabulary | None = None
+) -> Ranker:
+    """The ranker of arrays, bound to a knowledge base; paths with labels that it does not have are left out.
+
+    The index has the thresholds of the vocabulary.
+    """
+    own = vocabulary or Vocabulary.of(index)
+    labels, marks = own.numbers_in(index)
+    weights = require_array(arrays, "formula_weights", np.float64, (None,))
+    mined, kept, first = list[MinedFormulas](), list[Floats](), 0
+    for number in range(arity - 1):
+        found = _paths_from_arrays(arrays, number, len(own.labels), index)
+        constants, others = constants_from_arrays(arrays, number, labels, index)
+        comparisons = comparisons_from_arrays(arrays, number, len(index.attributes))
+        counts = [len(found.paths), len(LINKS), len(arrays[f"constants/{number}/labels"]), len(comparisons)]
+        part = weights[first : first + sum(counts)]
+        if len(part) != sum(counts):
+            raise InputError(f"there are {len(weights):,} weights of formulas, and more formulas")
+        first += len(part)
+        bound, order = _bind_paths(found, labels)
+        mined.append(replace(bound, constants=constants, comparisons=comparisons))
+        of_paths, of_links, of_constants, of_comparisons = np.split(part, np.cumsum(counts)[:-1])
+        kept += [of_paths[order], of_links, of_constants[others], of_comparisons]
+    if first != len(weights):
+        raise InputError(f"there are {len(weights):,} weights of formulas, and {first:,} formulas")
+    mark_weights = np.zeros(index.mark_count)
+    used = require_array(arrays, "marks", np.int32, (None,))
+    values = require_array(arrays, "mark_weights", np.float64, (len(used),))
+    _check_range("marks", used, len(marks))
+    present = marks[used] >= 0
+    mark_weights[marks[used][present]] = values[present]
+    numbers = require_array(arrays, "added", np.int32, (None,))
+    _check_range("added", numbers, len(own.formulas))
+    if len(np.unique(numbers)) != len(numbers):
+        raise InputError("the array 'added' has a formula twice")
+    added = AddedFormulas(index, arity, position, own.formulas, numbers.tolist())
+    if len(added) != len(numbers):
+        raise InputError(f"a formula of {relation} does not fit its position {position + 1}")
+    penalty, epochs, loss = require_array(arrays, "fit", np.float64, (3,)).tolist()
+    return Ranker(
+        relation,
+        position,
+        tuple(mined),
+        np.concatenate([np.zeros(0), *kept]),
+        mark_weights,
+        require_array(arrays, "statistic_weights", np.float64, (len(STATISTICS),)),
+        penalty,
+        int(epochs),
+        None if loss < 0 else loss,
+        added,
+        require_array(arrays, "added_weights", np.float64, (len(numbers),)),
+    )
+
+
+def _paths_from_arrays(arrays: Arrays, number: int, labels: int, index: StepIndex) -> MinedFormulas:
+    paths = require_array(arrays, f"paths/{number}", np.int32, (None, None))
+    if paths.size and (paths.min() < -1 or paths.max() >= labels or (paths[:, 0] < 0).any()):
+        raise InputError(f"the array 'paths/{number}' has labels outside of 0 to {labels - 1}")
+    if paths.shape[1] < 1 or (np.diff((paths < 0).astype(np.int8), axis=1) < 0).any():
+        raise InputError(f"the array 'paths/{number}' has a path with a gap")
+    support = require_array(arrays, f"support/{number}", np.int64, (len(paths),))
+    confidence = require_array(arrays, f"confidence/{number}", np.float64, (len(paths),))
+    return MinedFormulas(index.labels, paths, support, confidence)
+
+
+def _bind_paths(mined: MinedFormulas, labels: Ints) -> tuple[MinedFormulas, Longs]:
+    """The paths with labels of another numbering, sorted again, and the rows they come from."""
+    renumbered = np.where(mined.paths < 0, -1, np.append(labels, -1)[mined.paths])
+    possible = ((renumbered >= 0) == (mined.paths >= 0)).all(axis=1)
+    rows: Longs = np.flatnonzero(possible)
+    order: Longs = rows[np.lexsort(renumbered[rows].T[::-1])] if len(rows) else rows
+    return (
+        replace(
+            mined,
+            paths=freeze(renumbered[order].astype(np.int32)),
+            support=freeze(mined.support[order]),
+            confidence=freeze(mined.confidence[order]),
+        ),
+        order,
+    )
+
+
+def _check_range(name: str, numbers: Ints, end: int) -> None:
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= end):
+        raise InputError(f"the array {name!r} has numbers outside of 0 to {end - 1}")

@@ -28,13 +28,14 @@ from gaifman.listwise.odds import MIN_LOG_SHARE, Odds, OddsTable
 from gaifman.listwise.ranker import (
     ListwiseConfig,
     Ranker,
+    Vocabulary,
     count_at_position,
+    ranker_from_arrays,
     reach_candidates,
     statistics,
 )
-from gaifman.listwise.serialization import Vocabulary, ranker_from_arrays
 from gaifman.listwise.steps import StepIndex, build_steps
-from gaifman.models.portable_math import exp
+from gaifman.models.calibration import exp
 from gaifman.predict import DrawBudget, Estimates, Predictor
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.threads import ProcessLock

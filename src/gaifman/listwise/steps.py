@@ -11,11 +11,26 @@
 A label is a relation with two of its positions. A step with that label goes from the object at the first position of a
 fact to the object at the second, so a fact of arity n gives n·(n − 1) steps. The marks of an object are the labels of
 its steps, its types, and thresholds that its numbers reach.
+
+Paths and other mined formulas in the language of formulas:
+
+>>> path = (Label("born_in", 0, 1), Label("city_of", 0, 1))
+>>> print(path_feature(path, {"born_in": 2, "city_of": 2}))
+born_in(s1, x1) ∧ city_of(x1, s2) ∧ x1 ≠ s1 ∧ s2 ≠ s1
+>>> print(path_feature((Label("plays", 2, 0),), {"plays": 3}, start=3, end=1))
+plays(s1, z1, s3) ∧ s1 ≠ s3
+
+>>> print(constant_feature(Label("lives_in", 0, 1), 2, "oslo", "norwegian", start=1, end=2))
+lives_in(s1, 'oslo') ∧ s2 = 'norwegian'
+>>> print(comparison_feature("age", "<", start=2, end=1))
+age(s1) > age(s2)
+
+A path counts its groundings: the ways to walk from one object of the tuple to another without a return to the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -26,6 +41,21 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Floats, Ints, Longs, concatenate_ranges, freeze
 from gaifman.kernels.listwise import Marks
 from gaifman.kernels.walks import StepTable
+from gaifman.logic.ast import (
+    And,
+    Atom,
+    Attribute,
+    Comparison,
+    Constant,
+    Equal,
+    Exists,
+    Feature,
+    Formula,
+    Not,
+    Variable,
+    free_variables,
+    query_position,
+)
 from gaifman.threads import cached_property
 
 Bools = npt.NDArray[np.bool_]
@@ -33,6 +63,9 @@ Reals = npt.NDArray[np.float32]
 
 MIN_VALUES, PARTS = 10, 8
 """Values that an attribute needs, and parts that its objects are divided into."""
+
+MIRRORED = {"<": ">", "≤": "≥", "=": "=", "≥": "≤", ">": "<"}
+"""Comparison → that of the same numbers in the other order."""
 
 
 class Label(NamedTuple):
@@ -155,6 +188,18 @@ class StepIndex:
     def marks(self) -> Marks:
         """The marks of each object, ascending."""
         return _build_marks(self)
+
+    @cached_property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes of thresholds, which are those with enough values."""
+        return tuple(dict.fromkeys(name for name, _ in self.thresholds))
+
+    @cached_property
+    def values(self) -> tuple[tuple[Ints, Floats], ...]:
+        """For each of `attributes` the objects with a value, ascending, and the values: (n,), int32 and float64."""
+        table, numbers = self.kb.value_table, map(self.kb.content.attributes.find, self.attributes)
+        rows = [slice(0) if number is None else table.rows(number) for number in numbers]
+        return tuple((table.objects[own], table.value[own]) for own in rows)
 
     def with_thresholds(self, thresholds: tuple[tuple[str, float], ...]) -> StepIndex:
         """The same steps with other marks for numbers."""
@@ -285,3 +330,89 @@ def _build_marks(index: StepIndex) -> Marks:
     order = np.lexsort((mark, owner))
     starts = np.searchsorted(owner[order], np.arange(len(kb.objects) + 1)).astype(np.int64)
     return Marks(freeze(starts), freeze(mark[order].astype(np.int32)), freeze(value[order].astype(np.float32)))
+
+
+# Mined formulas in the language of formulas
+
+
+def forward_path(path: Sequence[Label], start: int, end: int) -> tuple[int, int, tuple[Label, ...]]:
+    """A path from a lower position to a higher one: the path itself, or the path back."""
+    if start < end:
+        return start, end, tuple(path)
+    return end, start, tuple(Label(relation, target, source) for relation, source, target in reversed(path))
+
+
+def as_path(formula: Formula) -> tuple[int, int, tuple[Label, ...]] | None:
+    """The path that a formula counts, from a lower position to a higher one; None if it is no path.
+
+    >>> from gaifman.logic.parser import parse
+    >>> as_path(parse("city_of(x, s2) & born_in(s1, x)"))
+    (0, 1, (Label(relation='born_in', source=0, target=1), Label(relation='city_of', source=0, target=1)))
+    >>> as_path(parse("born_in(s1, x) & city_of(x, y)")) is None
+    True
+    """
+    parts = formula.parts if isinstance(formula, And) else (formula,)
+    atoms = [part for part in parts if isinstance(part, Atom)]
+    ends = sorted({v for v in free_variables(formula) if query_position(v)}, key=query_position)
+    if len(atoms) != len(parts) or len(ends) != 2:
+        return None
+    stop, path, left = ends[0], list[Label](), list(atoms)
+    while left:
+        near = [atom for atom in left if stop in atom.terms]
+        if len(near) != 1 or not isinstance(near[0].relation, str) or len(set(near[0].terms)) != len(near[0].terms):
+            return None
+        left.remove(near[0])
+        onward = [v for v in near[0].terms if v != stop and (v == ends[1] or any(v in atom.terms for atom in left))]
+        if len(onward) != 1 or not isinstance(onward[0], Variable) or (onward[0] == ends[1]) != (not left):
+            return None
+        path.append(Label(near[0].relation, near[0].terms.index(stop), near[0].terms.index(onward[0])))
+        stop = onward[0]
+    if any(isinstance(term, Constant) for atom in atoms for term in atom.terms):
+        return None
+    return query_position(ends[0]) - 1, query_position(ends[1]) - 1, tuple(path)
+
+
+def without_differences(feature: Feature) -> Feature:
+    """The feature without `a ≠ b`, and without `'a' = 'a'`: its atoms, for people to read."""
+    if not isinstance(feature.body, And):
+        return feature
+    kept = [part for part in feature.body.parts if not _is_plain(part)] or [*feature.body.parts]
+    return Feature(kept[0] if len(kept) == 1 else And(tuple(kept)))
+
+
+def _is_plain(part: Formula) -> bool:
+    """Whether a part says that objects differ, or that an object is itself."""
+    if isinstance(part, Equal):
+        return part.left == part.right
+    return isinstance(part, Not) and isinstance(part.body, Equal)
+
+
+def path_feature(path: Sequence[Label], arities: Mapping[str, int], start: int = 1, end: int = 2) -> Feature:
+    """The feature that counts the walks along a path from s_start to s_end."""
+    stops = [Variable(f"s{start}"), *(Variable(f"x{i}") for i in range(1, len(path))), Variable(f"s{end}")]
+    atoms: list[Formula] = []
+    others = 0
+    for number, (relation, source, target) in enumerate(path):
+        terms = {source: stops[number], target: stops[number + 1]}
+        for position in range(arities[relation]):
+            if position not in terms:
+                others += 1
+                terms[position] = Variable(f"z{others}")
+        atoms.append(Atom(relation, tuple(terms[position] for position in range(arities[relation]))))
+    return Feature(And((*atoms, *(Not(Equal(stop, stops[0])) for stop in stops[1:]))))
+
+
+def constant_feature(fact: Label, arity: int, constant: str, candidate: str, start: int, end: int) -> Feature:
+    """The feature that s_start is in a fact with a constant, and s_end is the candidate."""
+    others = tuple(Variable(f"x{i + 1}") for i in range(arity) if i not in (fact.source, fact.target))
+    rest = iter(others)
+    fixed: dict[int, Variable | Constant] = {fact.source: Variable(f"s{start}"), fact.target: Constant(constant)}
+    atom = Atom(fact.relation, tuple(fixed[i] if i in fixed else next(rest) for i in range(arity)))
+    body: Formula = Exists(others, atom) if others else atom
+    return Feature(And((body, Equal(Variable(f"s{end}"), Constant(candidate)))))
+
+
+def comparison_feature(attribute: str, operator: str, start: int, end: int) -> Feature:
+    """The feature that a number of s_start compares with that of s_end; the lower position stands on the left."""
+    low, high = (Attribute(attribute, Variable(f"s{position}")) for position in sorted((start, end)))
+    return Feature(Comparison(low, operator if start < end else MIRRORED[operator], high))

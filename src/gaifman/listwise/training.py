@@ -10,22 +10,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import FormulaError, KnowledgeBaseError, similar_names
+from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.listwise.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
-from gaifman.listwise.mining import NOTHING, SPARSE_MINING, MiningConfig, WalkBound, choose_mining
+from gaifman.listwise.mining import NOTHING
 from gaifman.listwise.odds import Odds, OddsTable, Proposals, fit_odds
-from gaifman.listwise.ranker import ListwiseConfig, Ranker, fit_with_trial
+from gaifman.listwise.ranker import (
+    ListwiseConfig,
+    Ranker,
+    Vocabulary,
+    check_options,
+    fit_with_trial,
+    listwise_config,
+    listwise_options,
+    ranker_arrays,
+    ranker_from_arrays,
+)
 from gaifman.listwise.scoring import RelationRankers, RelationScorer
-from gaifman.listwise.serialization import Vocabulary, ranker_arrays, ranker_from_arrays
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.ast import Feature, Query
 from gaifman.models.calibration import HeldOut, HeldOutReport, Reliability, missing_reliability
@@ -38,10 +47,6 @@ from gaifman.training import AUTO, LISTWISE, NETWORK_RADIUS, NETWORK_SIZE, Callb
 
 NETWORK_SETS = ("paper", "universal-schema")
 """Feature sets that ask for the network if nothing else is given."""
-_SHARED = ("seed", "hide", "holdout", "max_held_out", "mining", "bound")
-"""Settings of training, not options of the base model."""
-SPARSE_CONFIG = ListwiseConfig(SPARSE_MINING, questions=4_000, answers_per_question=1_000)
-"""For sparse knowledge bases: there are few other answers to a question, and more questions help."""
 MAX_PROPOSALS = 3_000
 """Candidates that the odds of one relation are fitted to."""
 MAX_TOTAL_PROPOSALS = 100_000
@@ -59,11 +64,6 @@ UNFITTED = OddsTable.unfitted()
 """Before the odds are fitted."""
 
 
-def listwise_options() -> list[str]:
-    """The options of ranked lists."""
-    return [each.name for kind in (MiningConfig, ListwiseConfig) for each in fields(kind) if each.name not in _SHARED]
-
-
 def choose_base(config: TrainingConfig, query: Query) -> str:
     """The base model for a query: ranked lists for a relation, the network for other queries.
 
@@ -76,7 +76,7 @@ def choose_base(config: TrainingConfig, query: Query) -> str:
                 f"{query} is not one relation with its variables in order, which ranked lists need",
                 hint='for other queries: base="mlp", or --base mlp',
             )
-        _check_options(config.options)
+        check_options(config.options)
         return LISTWISE
     if config.base != AUTO:
         return config.base
@@ -122,18 +122,6 @@ def check_base(config: TrainingConfig, query: Query) -> None:
         resolved.make_base_model()
 
 
-def listwise_config(config: TrainingConfig, index: StepIndex | None = None) -> ListwiseConfig:
-    """The settings of ranked lists, from those of training. Defaults depend on the knowledge base."""
-    _check_options(config.options)
-    sparse = index is not None and choose_mining(index) is SPARSE_MINING
-    default = SPARSE_CONFIG if sparse else ListwiseConfig()
-    mining = {each.name for each in fields(MiningConfig)}
-    own = {name: value for name, value in config.options.items() if name not in mining}
-    of_mining = {name: value for name, value in config.options.items() if name in mining}
-    mining_config = replace(default.mining, seed=config.seed, **of_mining)
-    return replace(default, mining=mining_config, bound=walk_bound(config), hide=config.hide, seed=config.seed, **own)
-
-
 def settings_for(config: TrainingConfig, kbs: int) -> TrainingConfig:
     """The settings for a number of knowledge bases: in several, no formula names an object.
 
@@ -143,25 +131,6 @@ def settings_for(config: TrainingConfig, kbs: int) -> TrainingConfig:
     if kbs == 1 or config.base != LISTWISE:
         return config
     return replace(config, options={**config.options, "max_constants": 0})
-
-
-def walk_bound(config: TrainingConfig) -> WalkBound | None:
-    """The members that walks pass through; None without a size."""
-    if not isinstance(config.size, int):
-        return None
-    radius = None if isinstance(config.radius, str) else config.radius
-    return WalkBound(config.size, config.draws, radius, config.seed)
-
-
-def _check_options(options: Mapping[str, Any]) -> None:
-    known = listwise_options()
-    for option in options:
-        if option not in known:
-            raise KnowledgeBaseError(
-                f"ranked lists have no option {option}",
-                suggestions=similar_names(option, known),
-                hint=f'options: {", ".join(known)}; those of the network need base="mlp", or --base mlp',
-            )
 
 
 @dataclass(frozen=True, slots=True)

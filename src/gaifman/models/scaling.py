@@ -5,7 +5,7 @@ r"""Feature scaling: from feature values to the columns of a base model.
 >>> from gaifman.features.evaluator import FeatureEvaluator
 >>> from gaifman.features.feature_sets import parse_phi
 >>> from gaifman.kb.gaifman_graph import build_graph
->>> from gaifman.sampling.settings import SamplingConfig
+>>> from gaifman.config import SamplingConfig
 >>> kb = gaifman.KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "ann", "cleo"), ("likes", "bob", "ann")])
 >>> plan = compile_features(parse_phi("likes(s1, x)\nlikes(s1, 'dan')\nlikes(s1, s2)"), kb, 2)
 >>> evaluator = FeatureEvaluator(build_graph(kb), plan)

@@ -5,6 +5,5 @@ neighbourhoods  Algorithm 1: draw neighbourhoods of tuples
 constraints     functional and type constraints of relations, and conflicts with them
 negatives       answers with one object replaced
 hiding          what is hidden from a tuple
-settings        of examples and of drawn neighbourhoods
 examples        answers and negatives in blocks
 """

@@ -3,7 +3,7 @@
 Functional dependencies and the types of positions are declared:
 
 >>> from gaifman.logic.parser import parse_query
->>> from gaifman.logic.schema import Schema
+>>> from gaifman.logic.parser import Schema
 >>> text = '''
 ... functional: born_in 1→2        # everyone is born in one place
 ... types: born_in person, place
@@ -46,10 +46,8 @@ from gaifman.config import MAX_ARITY, Deadline, checked, checked_methods, no_dea
 from gaifman.errors import FormulaError, Location, plural, similar_names
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
-from gaifman.logic.ast import Atom, Query, Variable
-from gaifman.logic.notation import PATH, WORD, format_relation, unquote
-from gaifman.logic.parser import strip_comment
-from gaifman.logic.schema import SchemaLike, as_schema
+from gaifman.logic.ast import PATH, WORD, Atom, Query, Variable, format_relation, unquote
+from gaifman.logic.parser import SchemaLike, as_schema, strip_comment
 from gaifman.queries.answers import answers as exact_answers
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.threads import ProcessLock, cached_property

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_int
+from gaifman.config import ExampleConfig, check_int
 from gaifman.errors import KnowledgeBaseError, plural
 from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -38,7 +38,6 @@ from gaifman.sampling.hiding import HiddenFacts, Hiding, find_hiding
 from gaifman.sampling.negatives import Negatives, NegativeSampler
 from gaifman.sampling.neighbourhoods import check_tuples
 from gaifman.sampling.rng import Keys, fold_in, fold_in_rows, make_key
-from gaifman.sampling.settings import ExampleConfig
 from gaifman.sampling.twins import TwinSampler
 
 NEGATIVES_PURPOSE = "corrupt"

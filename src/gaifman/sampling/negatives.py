@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_choice, check_fraction
+from gaifman.config import NEGATIVE_SAMPLING, check_choice, check_fraction
 from gaifman.errors import KnowledgeBaseError, similar_names
 from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from gaifman.kernels.negatives import CandidatePools, HardNegativeWalks, KnownRuns, KnownTuples
 
 BoolArray = npt.NDArray[np.bool_]
-NEGATIVE_SAMPLING = ("uniform", "typed", "mixed")
-"""Where replacements are drawn from: all objects; objects that answers have at the position; one of the two at random.
-"""
-
 UNIFORM_POOL, TYPED_POOL, MIXED_POOLS = range(3)
 """The pools, and the kinds of sampling that use one of them or both: the indices of `NEGATIVE_SAMPLING`."""
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_threads
+from gaifman.config import SamplingConfig, check_threads
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.gaifman_graph import GaifmanGraph, adjacency, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
@@ -42,7 +42,7 @@ from gaifman.kernels.sampling import (
     measure_batch,
 )
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.settings import SamplingConfig
+from gaifman.sampling.rng import draw_keys
 from gaifman.threads import map_with_workers
 
 TRIAL_FACTOR = 1
@@ -204,7 +204,7 @@ def make_draw_job(graph: GaifmanGraph, tuples: Ints, sampling: SamplingConfig, h
     size = sampling.size
     if size is None or size >= max(1, tuples.shape[1] * len(graph)):  # every row is drawn whole
         size = UNBOUNDED
-    plan = DrawPlan(freeze(sampling.keys()), int(size), bool(sampling.shared_order), TRIAL_FACTOR)
+    plan = DrawPlan(freeze(draw_keys(sampling)), int(size), bool(sampling.shared_order), TRIAL_FACTOR)
     return DrawJob(graph, freeze(tuples), int(sampling.radius), plan, *check_hidden(graph, hidden, len(tuples)))
 
 

@@ -15,6 +15,8 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.config import SamplingConfig
+
 Keys = npt.NDArray[np.uint64]
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -69,6 +71,11 @@ def _mix_int(z: int) -> int:
     z = (z ^ (z >> 30)) * int(_A) & _ALL
     z = (z ^ (z >> 27)) * int(_B) & _ALL
     return z ^ (z >> 31)
+
+
+def draw_keys(sampling: SamplingConfig) -> Keys:
+    """Return the keys (w,), uint64, of the draws, derived from seed, purpose and number."""
+    return fold_in(make_key(sampling.seed, sampling.purpose), np.arange(sampling.draws))
 
 
 def _hash_text(text: str) -> int:

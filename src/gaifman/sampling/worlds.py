@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.config import SamplingConfig
 from gaifman.kb.gaifman_graph import GaifmanGraph, labelled_graph
 from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels.evaluate import KnowledgeBaseArrays
 from gaifman.kernels.local_facts import find_present_facts
-from gaifman.sampling.rng import Keys, fold_in, fold_in_rows
-from gaifman.sampling.settings import SamplingConfig
+from gaifman.sampling.rng import Keys, draw_keys, fold_in, fold_in_rows
 from gaifman.threads import cached_property
 
 Bools = npt.NDArray[np.bool_]
@@ -35,7 +35,7 @@ WORLD_PURPOSE = 0x776F726C64
 
 def world_keys(sampling: SamplingConfig) -> Keys:
     """Return the keys (w,), uint64, of the worlds of the draws."""
-    return fold_in(sampling.keys(), np.array([WORLD_PURPOSE]))
+    return fold_in(draw_keys(sampling), np.array([WORLD_PURPOSE]))
 
 
 def worlds_of_tuple(graph: GaifmanGraph, sampling: SamplingConfig, objects: Ints) -> list[World]:

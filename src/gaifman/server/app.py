@@ -36,8 +36,14 @@ from gaifman.errors import (
     similar_names,
 )
 from gaifman.server.example_queries import example_queries, queries_about
-from gaifman.server.limits import ServerLimits, WorkLimiter
-from gaifman.server.middleware import UNLIMITED_PATHS, GuardMiddleware, Metrics, error_response
+from gaifman.server.middleware import (
+    UNLIMITED_PATHS,
+    GuardMiddleware,
+    Metrics,
+    ServerLimits,
+    WorkLimiter,
+    error_response,
+)
 from gaifman.server.schemas import (
     AboutResponse,
     AddFactsRequest,

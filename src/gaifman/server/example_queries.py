@@ -9,8 +9,7 @@ import numpy as np
 
 from gaifman.config import Budget, Deadline, no_deadline
 from gaifman.errors import GaifmanError
-from gaifman.logic.ast import Atom, Constant, Number, Term, query_variables
-from gaifman.logic.notation import format_relation
+from gaifman.logic.ast import Atom, Constant, Number, Term, format_relation, query_variables
 from gaifman.logic.verbalize import readable_name
 from gaifman.model import GaifmanModel
 from gaifman.queries.answers import exists

@@ -25,8 +25,7 @@ from gaifman.errors import GaifmanError, OutputError, shorten
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.server.app import create_app
 from gaifman.server.edits import EDITS_SUFFIX, EditsFile
-from gaifman.server.limits import DEFAULT_SERVER_LIMITS, ServerLimits
-from gaifman.server.middleware import MAX_HEAD_BYTES
+from gaifman.server.middleware import DEFAULT_SERVER_LIMITS, MAX_HEAD_BYTES, ServerLimits
 from gaifman.server.service import Service
 from gaifman.server.state import ServerState
 

@@ -34,7 +34,7 @@ from gaifman.queries.engine import Engine, get_engine
 from gaifman.queries.witnesses import witness_facts
 from gaifman.ranking.candidates import RankingOptions
 from gaifman.sampling.neighbourhoods import Neighbourhood, named_neighbourhoods
-from gaifman.server.limits import DEFAULT_SERVER_LIMITS, ServerLimits
+from gaifman.server.middleware import DEFAULT_SERVER_LIMITS, ServerLimits
 from gaifman.server.schemas import (
     AnswersRequest,
     AnswersResponse,

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from gaifman.config import Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, as_fact, format_name
-from gaifman.logic.notation import name_problem
+from gaifman.logic.ast import name_problem
 from gaifman.server.edits import EditsFile
 from gaifman.server.schemas import AddFactsResponse
 from gaifman.server.service import Service

@@ -11,6 +11,7 @@ import pytest
 
 import gaifman
 from gaifman.completion import Completion
+from gaifman.config import SamplingConfig
 from gaifman.errors import KnowledgeBaseError
 from gaifman.evaluation import scorers
 from gaifman.evaluation import tasks as subjects
@@ -20,7 +21,6 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.ranking.ranks import TIES
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import TrainingConfig
 from reference_ranks import Names, rank_of
 from trained import FEW, GOOD, network, towns, worker

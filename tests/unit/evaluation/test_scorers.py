@@ -9,12 +9,12 @@ import pytest
 
 import gaifman
 from gaifman.completion import Completion
+from gaifman.config import SamplingConfig
 from gaifman.errors import KnowledgeBaseError
 from gaifman.evaluation import scorers as ranking
 from gaifman.evaluation.scorers import NetworkScorer
 from gaifman.kb.tables import Floats, Ints
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.settings import SamplingConfig
 from trained import FEW, GOOD, network, towns
 
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from feature_cases import check
+from gaifman.config import SamplingConfig
 from gaifman.errors import FormulaError, LimitError
 from gaifman.features import evaluator as features
 from gaifman.features.compiler import FeaturePlan, compile_features
@@ -16,7 +17,6 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kernels import bitset_vm as vm
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 
 KB = KnowledgeBase.from_facts(
     [("likes", "ann", "bob"), ("knows", "ann", "bob"), ("old", "ann"), ("gave", "ann", "book", "bob")],

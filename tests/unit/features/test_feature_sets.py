@@ -9,8 +9,7 @@ import pytest
 
 from gaifman.errors import FormulaError, InputError
 from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, named_feature_set, parse_phi, read_phi
-from gaifman.logic.parser import parse_feature
-from gaifman.logic.schema import Schema
+from gaifman.logic.parser import Schema, parse_feature
 from generators import VOCABULARY, Generator, over_seeds
 
 PAPER = [

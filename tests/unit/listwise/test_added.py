@@ -13,12 +13,12 @@ import pytest
 import gaifman
 from gaifman.config import Deadline
 from gaifman.errors import FormulaError, GaifmanError, InputError, LimitError, StoppedError
+from gaifman.explain.ranking import _formula_key
 from gaifman.features.feature_sets import FeatureSet, Phi, added_features, parse_phi
 from gaifman.io.model_file import Arrays, model_bytes, read_model, write_model
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.listwise import added
 from gaifman.listwise.added import AddedFormulas
-from gaifman.listwise.evidence import _formula_key
 from gaifman.listwise.ranker import ListwiseConfig, fit_ranker
 from gaifman.listwise.scoring import ListwisePredictor, Scorer
 from gaifman.listwise.steps import build_steps

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.errors import similar_names
-from gaifman.logic.notation import (
+from gaifman.logic.ast import (
     ASCII,
     BRACKETED,
     UNICODE,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gaifman.errors import FormulaError
-from gaifman.logic.parser import parse, parse_feature, parse_query
-from gaifman.logic.schema import Schema
+from gaifman.logic.parser import Schema, parse, parse_feature, parse_query
 
 WORDS = Schema(
     {"borders": 2, "capital": 2, "country": 1, "separates": 3},

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from gaifman.errors import FormulaError
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.logic.parser import parse_query
-from gaifman.logic.schema import Schema
+from gaifman.logic.parser import Schema, parse_query
 from gaifman.sampling.constraints import (
     Constraints,
     FunctionalConstraint,

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 import benchmark_data as data
 from example_cases import examples, rows, towns, whole
+from gaifman.config import ExampleConfig, SamplingConfig
 from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.io import read
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.logic.notation import format_relation
+from gaifman.logic.ast import format_relation
 from gaifman.logic.parser import parse_query
 from gaifman.sampling.constraints import parse_constraints
 from gaifman.sampling.examples import ExampleCollection, TrainingExamples
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
-from gaifman.sampling.settings import ExampleConfig, SamplingConfig
 from kbs import knowledge_bases
 from uncompiled import both
 

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_cases import Row, examples, facts, named, rows, towns, whole
+from gaifman.config import ExampleConfig
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
-from gaifman.logic.notation import format_relation
+from gaifman.logic.ast import format_relation
 from gaifman.logic.parser import parse_query
 from gaifman.queries.answers import answers
 from gaifman.sampling.constraints import parse_constraints
 from gaifman.sampling.examples import TrainingExamples, _answers_of_atom, _answers_of_formula
 from gaifman.sampling.negatives import NegativeSampler
-from gaifman.sampling.settings import ExampleConfig
 from kbs import knowledge_bases
 
 # What is hidden

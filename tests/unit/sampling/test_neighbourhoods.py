@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chi_square import surprising
+from gaifman.config import SamplingConfig
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.sampling import neighbourhoods as drawing
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods, named_neighbourhoods
-from gaifman.sampling.settings import SamplingConfig
 from kbs import knowledge_bases, plain_names
 from reference_draws import distribution, plain_draw, plain_join, plain_key, plain_order, pools
 

@@ -17,7 +17,7 @@ import gaifman
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError, OutputError
 from gaifman.io.files import _short_name
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
-from gaifman.logic.notation import name_problem
+from gaifman.logic.ast import name_problem
 from gaifman.server.edits import EditsFile
 from gaifman.server.state import validate_facts
 from processes import child, python

@@ -16,8 +16,8 @@ from gaifman.config import Deadline
 from gaifman.errors import BusyError, GaifmanError, StoppedError
 from gaifman.queries.answers import count
 from gaifman.queries.engine import get_engine
-from gaifman.server import limits as limiter_module
-from gaifman.server.limits import SERVER_MAXIMA, CpuDeadline, CpuSlots, ServerLimits, WorkLimiter
+from gaifman.server import middleware as limiter_module
+from gaifman.server.middleware import SERVER_MAXIMA, CpuDeadline, CpuSlots, ServerLimits, WorkLimiter
 from http_client import ENDLESS
 from processes import PATIENCE, wait_until
 from trained import demo

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from gaifman.server.limits import ServerLimits
 from gaifman.server.middleware import (
     MAX_HEAD_BYTES,
     SECURITY_HEADERS,
     GuardMiddleware,
     Metrics,
+    ServerLimits,
     encode_json,
     error_response,
 )

@@ -14,7 +14,7 @@ import gaifman
 from gaifman.config import Deadline, no_deadline
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, StoppedError
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
-from gaifman.server.limits import ServerLimits
+from gaifman.server.middleware import ServerLimits
 from gaifman.server.schemas import (
     AnswersRequest,
     ExplanationRequest,

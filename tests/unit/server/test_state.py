@@ -12,7 +12,7 @@ from gaifman.errors import KnowledgeBaseError, OutputError, StoppedError
 from gaifman.kb.knowledge_base import Fact
 from gaifman.queries.engine import Engine
 from gaifman.server.edits import EditsFile
-from gaifman.server.limits import ServerLimits
+from gaifman.server.middleware import ServerLimits
 from gaifman.server.schemas import AddFactsResponse, AnswersRequest, QueryRequest
 from gaifman.server.service import Service
 from gaifman.server.state import ServerState
