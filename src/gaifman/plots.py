@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from gaifman.evaluation.proposals import ProposalTest
+
 SUFFIXES = (".svg", ".png", ".pdf")
 TEXT_COLOUR, MARKER_COLOUR, SECOND_COLOUR = "#333333", "#1f6fb4", "#d98324"
 
@@ -77,6 +79,38 @@ def plot_reliability(uncalibrated: Reliability, calibrated: Reliability, path: s
     below.set_ylim(bottom=0)
     below.set_ylabel("tuples")
     below.set_xlabel("predicted probability")
+    style_axes(axes)
+    style_axes(below)
+    save_figure(figure, path)
+
+
+def plot_proposals(proposals: ProposalTest, path: str | Path) -> None:
+    """Plot the probabilities of proposed facts against the share that was held out, above the number of proposals.
+
+    Error bars are the standard error of the share of a bin.
+    """
+    path, table = Path(path), proposals.reliability
+    check_suffix(path)
+    figure = new_figure((6, 6))
+    axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
+    axes.plot([0, 1], [0, 1], color="#888888", linewidth=1, linestyle=(0, (4, 3)), label="perfect calibration")
+    if table is not None:
+        shown = table.counts > 0
+        share, count = table.observed[shown], table.counts[shown]
+        noise = np.sqrt(share * (1 - share) / count)
+        style = {"color": MARKER_COLOUR, "marker": "o", "markersize": 5, "linewidth": 1.6, "elinewidth": 0.8}
+        label = f"proposed facts: calibration error {table.ece:.3f}"
+        axes.errorbar(table.predicted[shown], share, noise, label=label, **style)
+        below.bar(table.edges[:-1], table.counts, np.diff(table.edges), align="edge", color=MARKER_COLOUR, alpha=0.6)
+    axes.set_ylabel("share that was held out")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(-0.02, 1.02)
+    title = f"{proposals.held_out:,} facts held out, {proposals.expected:,.0f} expected"
+    axes.set_title(title, loc="left", color=TEXT_COLOUR, fontsize=11)
+    axes.legend(loc="upper left", frameon=False)
+    below.set_ylim(bottom=0)
+    below.set_ylabel("proposals")
+    below.set_xlabel("probability")
     style_axes(axes)
     style_axes(below)
     save_figure(figure, path)

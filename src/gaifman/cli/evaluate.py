@@ -30,6 +30,7 @@ from gaifman.cli.train import feature_sources
 
 if TYPE_CHECKING:
     from gaifman.evaluation.evaluate import Evaluation
+    from gaifman.evaluation.proposals import ProposalTest
     from gaifman.experiments.benchmark_runner import BenchmarkRunner
     from gaifman.experiments.benchmarks import BenchmarkSplits
     from gaifman.experiments.paper import Experiment
@@ -62,6 +63,13 @@ BENCHMARK_DATA = (
 @click.option("--draws", type=int, help="Neighbourhoods per candidate.  [default: the model's]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed of samples, negatives and intervals.")
 @click.option("--checkpoint-dir", metavar="FOLDER", help="Save ranks here; the same command resumes after a stop.")
+@click.option(
+    "--proposals/--no-proposals",
+    default=True,
+    show_default=True,
+    help="Check probabilities: propose facts and compare them with those of TEST. Only for ranked lists.",
+)
+@click.option("--plot", metavar="FILE", help="Plot the reliability of proposals; .svg, .pdf or .png.")
 @click.option("--threads", type=click.IntRange(min=1), help="Number of threads.  [default: all processors]")
 @kb_options
 @json_option
@@ -77,11 +85,13 @@ def evaluate(
     draws: int | None,
     seed: int,
     checkpoint_dir: str | None,
+    proposals: bool,
+    plot: str | None,
     threads: int | None,
     reading: InputOptions,
     as_json: bool,
 ) -> None:
-    """Rank the facts of TEST with MODEL, given the facts of KB; print mean rank, MRR and hits@k.
+    """Rank the facts of TEST with MODEL, given the facts of KB; print mean rank, MRR and hits@k. Check probabilities.
 
     \b
     Examples:
@@ -91,13 +101,21 @@ def evaluate(
 
     At each position of a test fact, its object is ranked among all objects that give no other true fact: no fact of
     KB, TEST or the --filter files. Test facts are hidden from the model, also if KB has them.
+
+    Probabilities are checked as they are used: facts that are not known are proposed, assuming that as many are missing
+    as TEST has, and compared with TEST.
     """
     from gaifman.completion import load
     from gaifman.evaluation.evaluate import EvaluationConfig
     from gaifman.evaluation.evaluate import evaluate as evaluate_model
+    from gaifman.evaluation.proposals import measure_proposals
+    from gaifman.plots import check_plot, plot_proposals
+    from gaifman.training import LISTWISE
 
     names = relations or None
     EvaluationConfig(names, fraction, count, seed=seed)  # errors before any file is read
+    if plot:
+        check_plot(Path(plot))
     loaded, other = load(model), reading.without_extra_files()
     known, tested = reading.read(kb), other.read(test)
     true = [other.read(*filter_files)] if filter_files else []
@@ -117,15 +135,25 @@ def evaluate(
                 count=count,
                 seed=seed,
             )
+        proposed = None
+        if proposals and loaded.config.base == LISTWISE:
+            with work_progress("relations") as report:
+                proposed = measure_proposals(
+                    loaded, known, tested, true, relations=names, seed=seed, threads=threads, progress=report
+                )
     except KeyboardInterrupt:
         if checkpoint_dir is None:
             raise
         print_stopped("evaluation", shlex.join(["gaifman", *sys.argv[1:]]), as_json)
         sys.exit(128 + signal.SIGINT)
+    if plot and proposed:
+        plot_proposals(proposed, Path(plot))
     if as_json:
-        print_json(result.as_dict())
-    else:
-        _print_evaluation(result, raw)
+        print_json(result.as_dict() | ({"proposals": proposed.as_dict()} if proposed else {}))
+        return
+    _print_evaluation(result, raw)
+    if proposed:
+        _print_proposals(proposed)
 
 
 def _print_evaluation(evaluation: Evaluation, raw: bool) -> None:
@@ -156,6 +184,43 @@ def _print_evaluation(evaluation: Evaluation, raw: bool) -> None:
     _print_classification(evaluation.classification.metrics())
     if evaluation.confidences is not None:
         _print_confidences(evaluation.confidences.metrics())
+
+
+def _print_proposals(proposed: ProposalTest) -> None:
+    """Print how many facts are expected and found, the reliability of their probabilities, and other scores beside."""
+    from gaifman.evaluation.proposals import MIN_CONFIDENT, MIN_PROPOSED
+
+    table, (confident, precision) = proposed.reliability, proposed.confident()
+    title = f"Probabilities of facts that are not known, if {proposed.missing:.1%} of the facts are missing"
+    click.echo("\n" + click.style(title, bold=True))
+    rows = [
+        ("held out", f"{proposed.held_out:,}"),
+        ("expected", f"{proposed.expected:,.1f}: the sum of all probabilities"),
+    ]
+    if table is not None:
+        rows.append(("calibration error", f"{table.ece:.3f} of those with {MIN_PROPOSED:g} or more"))
+    if precision is not None:
+        text = f"{precision:.1%} of {confident:,.0f} with {MIN_CONFIDENT:g} or more"
+        rows.append(("held-out facts", text))
+    print_fields(rows)
+    if table is not None:
+        shown = [
+            (f"{low:.1f} – {high:.1f}", f"{count:,.0f}", f"{mean:.3f}", f"{found:.3f}")
+            for low, high, count, mean, found in zip(
+                table.edges, table.edges[1:], table.counts, table.predicted, table.observed, strict=False
+            )
+            if count
+        ]
+        columns = ["probability", "proposed", "mean", "held out"]
+        print_table(f"Proposed with {MIN_PROPOSED:g} or more", columns, shown, right=[1, 2, 3])
+    names = {"temperature": "raw score, temperature", "platt": "raw score, Platt", "isotonic": "raw score, isotonic"}
+    quality = [
+        (names.get(name, name), f"{one.brier:.3f}", f"{one.log_loss:.3f}", "–" if one.ece is None else f"{one.ece:.3f}")
+        for name, one in proposed.quality().items()
+    ]
+    columns = ["", "Brier", "log loss", "calibration error"]
+    print_table("Sums over all candidates, per held-out fact", columns, quality, right=[1, 2, 3])
+    click.echo("Raw scores are rescaled on half of the held-out facts and measured on the other half.")
 
 
 def _candidates_text(evaluation: Evaluation) -> str:

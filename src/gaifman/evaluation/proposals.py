@@ -35,6 +35,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, row_ids, rows_in
 from gaifman.listwise.mining import NOTHING
 from gaifman.listwise.scoring import ListwisePredictor
+from gaifman.model import GaifmanModel
 from gaifman.models.calibration import (
     Reliability,
     fit_isotonic,
@@ -43,6 +44,7 @@ from gaifman.models.calibration import (
     logistic,
     reliability,
 )
+from gaifman.predict import Predictor
 from gaifman.ranking.candidates import NO_TYPES, QueryPattern, select_candidates
 from gaifman.sampling.constraints import hide_nothing
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
@@ -158,6 +160,7 @@ class ProposalTest:
             "confident": round(count, 3),
             "confident_true": None if precision is None else round(precision, 6),
             "quality": {name: _rounded(quality) for name, quality in self.quality().items()},
+            "min_probability": MIN_PROPOSED,
             "reliability": [
                 {"predicted": round(float(p), 6), "observed": round(float(s), 6), "count": round(float(n), 3)}
                 for p, s, n in bins
@@ -185,7 +188,7 @@ def _rescale(name: str, own: Candidates, rows: npt.NDArray[np.bool_], scores: Fl
 
 
 def measure_proposals(
-    model: Completion,
+    model: Completion | GaifmanModel,
     kb: KnowledgeBase,
     test: KnowledgeBase,
     known: KnowledgeBase | Iterable[KnowledgeBase] = (),
@@ -195,23 +198,24 @@ def measure_proposals(
     threads: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> ProposalTest:
-    """Propose facts by a completion of ranked lists that sees the facts of `kb`, and compare them with test facts.
+    """Propose facts by ranked lists that see the facts of `kb`, and compare them with test facts.
 
     Args:
-        model: The completion; `kb` can be another knowledge base than the one it was trained on.
+        model: A completion, or the model of one relation; `kb` can be another knowledge base than the one it was trained on.
         kb: The visible facts. Test facts in it are removed.
         test: The held-out facts.
         known: Facts that are also true, such as validation facts: they are no candidates.
-        relations: The relations to measure; None for all that have a ranked list and visible or held-out facts.
+        relations: The relations of a completion to measure; None for all that have a ranked list.
         seed: The seed of the sample.
         threads: The number of threads; None for all processors. The result does not depend on it.
         progress: Called with the phase, the relations done and their total.
     """
     data = EvaluationData(kb, test, (known,) if isinstance(known, KnowledgeBase) else tuple(known))
-    own = [_RelationTest.of(model.with_kb(data.visible), data, name, seed) for name in relations or model.relations]
-    tests = [each for each in own if each is not None]
+    tests = [
+        _RelationTest.of(predictor, data, seed) for predictor in _predictors(model.with_kb(data.visible), relations)
+    ]
     if not tests:
-        raise KnowledgeBaseError("there are no ranked lists to propose facts: no relation has one")
+        raise KnowledgeBaseError("facts are proposed by ranked lists, and the model has none")
     held_out, visible = (sum(len(getattr(each, name)) for each in tests) for name in ("held_out", "visible"))
     if not held_out:
         raise KnowledgeBaseError("there are no test facts to propose: no test fact has a relation of the model")
@@ -226,6 +230,15 @@ def measure_proposals(
 
     parts = map_threaded(measure, tests, check_threads(threads), cost=lambda one: len(one.held_out))
     return ProposalTest(Candidates.concatenate(parts), held_out, missing)
+
+
+def _predictors(model: Completion | GaifmanModel, relations: Sequence[str] | None) -> list[ListwisePredictor]:
+    """The predictors that are ranked lists."""
+    if isinstance(model, GaifmanModel):
+        found: list[Predictor] = [model.predictor]
+    else:
+        found = [model.predictor(name) for name in (model.relations if relations is None else relations)]
+    return [predictor for predictor in found if isinstance(predictor, ListwisePredictor)]
 
 
 class _RelationTest(NamedTuple):
@@ -245,11 +258,9 @@ class _RelationTest(NamedTuple):
     seed: int
 
     @classmethod
-    def of(cls, model: Completion, data: EvaluationData, name: str, seed: int) -> _RelationTest | None:
-        """The test of a relation; None if it has no ranked list."""
-        predictor, arity = model.predictor(name), model.arity(name)
-        if not isinstance(predictor, ListwisePredictor):
-            return None
+    def of(cls, predictor: ListwisePredictor, data: EvaluationData, seed: int) -> _RelationTest:
+        """The test of a relation."""
+        name, arity = predictor.scorer.relation, predictor.arity
         held_out, visible = data.facts_of(data.test, name, arity), data.facts_of(data.visible, name, arity)
         known = np.concatenate([held_out[:0], *(data.facts_of(other, name, arity) for other in data.known)])
         keep = ~rows_in(held_out, visible)
