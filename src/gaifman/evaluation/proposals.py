@@ -201,7 +201,7 @@ def measure_proposals(
     """Propose facts by ranked lists that see the facts of `kb`, and compare them with test facts.
 
     Args:
-        model: A completion, or the model of one relation; `kb` can be another knowledge base than the one it was trained on.
+        model: A completion, or the model of one relation; `kb` can be another knowledge base than that of training.
         kb: The visible facts. Test facts in it are removed.
         test: The held-out facts.
         known: Facts that are also true, such as validation facts: they are no candidates.
