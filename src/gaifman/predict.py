@@ -32,7 +32,7 @@ from gaifman.errors import KnowledgeBaseError, shorten
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals
 from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints
+from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.logic.ast import Query
 from gaifman.models.calibration import MIN_PROBABILITY, Calibration, correct_class_ratio, mean_over_draws
 from gaifman.sampling.constraints import ConstraintChecker
@@ -228,6 +228,13 @@ class Predictor(ABC):
     def estimate(self, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> Estimates:
         """The probabilities of tuples, with standard errors, by the model and the constraints."""
         return self.constrain(self.model_estimates(tuples, hidden, budget), tuples, hidden, budget.deadline)
+
+    def answer_set(self, tuples: Ints, position: int, deadline: Deadline | None = None) -> Longs | None:
+        """The rows of tuples that differ at a position, the likeliest first, among which a missing answer is.
+
+        That holds for nine in ten questions with a missing answer. None if the model does not know them.
+        """
+        return None
 
     def constrain(
         self, estimates: Estimates, tuples: Ints, hidden: HiddenFacts, deadline: Deadline | None = None

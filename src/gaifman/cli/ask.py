@@ -285,6 +285,8 @@ def _print_ranked(answers: RankedAnswers, assumption: tuple[str, str], hint: str
         for row in answers
     ]
     print_table("Answers", columns, rows)
+    if answers.answer_set is not None:
+        click.echo(f"\n{answers.answer_set}")
 
 
 def _assumption(model: Model, prior: float | None) -> tuple[str, str]:

@@ -213,6 +213,13 @@ def _print_proposals(proposed: ProposalTest) -> None:
         ]
         columns = ["probability", "proposed", "mean", "held out"]
         print_table(f"Proposed with {MIN_PROPOSED:g} or more", columns, shown, right=[1, 2, 3])
+    if sets := proposed.sets.as_dict():
+        covered = [
+            (name, f"{one['facts']:,.0f}", f"{one['coverage']:.1%}", f"{one['median_size']:,}")
+            for name, one in sets.items()
+        ]
+        columns = ["", "held out", "in the set", "median size"]
+        print_table("Answer sets, which hold nine in ten missing answers", columns, covered, right=[1, 2, 3])
     names = {"temperature": "raw score, temperature", "platt": "raw score, Platt", "isotonic": "raw score, isotonic"}
     quality = [
         (names.get(name, name), f"{one.brier:.3f}", f"{one.log_loss:.3f}", "–" if one.ece is None else f"{one.ece:.3f}")

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from gaifman.completion import Completion
 from gaifman.config import ProgressCallback, check_threads
 from gaifman.errors import KnowledgeBaseError
-from gaifman.evaluation.tasks import EvaluationData
+from gaifman.evaluation.tasks import EvaluationData, category_of
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, row_ids, rows_in
 from gaifman.listwise.mining import NOTHING
@@ -87,6 +87,44 @@ class Candidates:
         return cls(*(np.concatenate([np.zeros(0), *(getattr(part, name) for part in parts)]) for name in names))
 
 
+@dataclass(frozen=True, slots=True)
+class SetTest:
+    """Held-out facts beside the answer sets of the questions that they answer."""
+
+    covered: npt.NDArray[np.bool_]
+    """Shape (facts,): whether the object of the fact is in the set."""
+    sizes: Longs
+    """Shape (facts,), int64: the objects of the set."""
+    weights: Floats
+    """Shape (facts,), float64: how many facts each one stands for."""
+    groups: npt.NDArray[np.str_]
+    """Shape (facts,): the category of the relation."""
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[SetTest]) -> SetTest:
+        """All facts."""
+        nothing = cls(np.zeros(0, bool), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, "U1"))
+        names = cls.__dataclass_fields__
+        return cls(*(np.concatenate([getattr(part, name) for part in (nothing, *parts)]) for name in names))
+
+    def coverage(self, group: str | None = None) -> dict[str, float]:
+        """Of all facts or a group: how many there are, the share that is covered, and the median size of the sets."""
+        own = np.ones(len(self.covered), bool) if group is None else self.groups == group
+        weights, sizes = self.weights[own], self.sizes[own]
+        order = np.argsort(sizes, kind="stable")
+        middle = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+        return {
+            "facts": round(float(weights.sum()), 3),
+            "coverage": round(float((weights * self.covered[own]).sum() / weights.sum()), 6),
+            "median_size": int(sizes[order][min(int(middle), len(sizes) - 1)]),
+        }
+
+    def as_dict(self) -> dict[str, dict[str, float]]:
+        """The coverage of all facts and of each group; nothing without facts."""
+        groups = sorted(set(self.groups.tolist()))
+        return {"all": self.coverage()} | {name: self.coverage(name) for name in groups} if len(self.covered) else {}
+
+
 class Quality(NamedTuple):
     """How good probabilities are; sums over all candidates, per held-out fact."""
 
@@ -105,6 +143,8 @@ class ProposalTest:
     """Held-out facts, whether they were candidates or not."""
     missing: float
     """The share of the facts that was held out."""
+    sets: SetTest
+    """The answer sets."""
 
     @property
     def expected(self) -> float:
@@ -160,6 +200,7 @@ class ProposalTest:
             "confident": round(count, 3),
             "confident_true": None if precision is None else round(precision, 6),
             "quality": {name: _rounded(quality) for name, quality in self.quality().items()},
+            "answer_sets": self.sets.as_dict(),
             "min_probability": MIN_PROPOSED,
             "reliability": [
                 {"predicted": round(float(p), 6), "observed": round(float(s), 6), "count": round(float(n), 3)}
@@ -222,14 +263,15 @@ def measure_proposals(
     missing = held_out / (held_out + visible)
     done = iter(range(1, len(tests) + 1))
 
-    def measure(one: _RelationTest) -> Candidates:
+    def measure(one: _RelationTest) -> tuple[Candidates, SetTest]:
         found = one.measure(missing, max(MIN_QUESTIONS, -(-QUESTIONS * len(one.held_out) // held_out)))
         if progress:
             progress("proposing facts", next(done), len(tests))
         return found
 
     parts = map_threaded(measure, tests, check_threads(threads), cost=lambda one: len(one.held_out))
-    return ProposalTest(Candidates.concatenate(parts), held_out, missing)
+    candidates, sets = zip(*parts, strict=True)
+    return ProposalTest(Candidates.concatenate(candidates), held_out, missing, SetTest.concatenate(sets))
 
 
 def _predictors(model: Completion | GaifmanModel, relations: Sequence[str] | None) -> list[ListwisePredictor]:
@@ -269,14 +311,14 @@ class _RelationTest(NamedTuple):
         pools = [_pool(predictor, visible, position) for position in range(arity)]
         return cls(predictor, held_out[keep], weights[keep], visible, known, pools, seed)
 
-    def measure(self, missing: float, questions: int) -> Candidates:
-        """The candidates of some questions, with probabilities for this share of missing facts."""
+    def measure(self, missing: float, questions: int) -> tuple[Candidates, SetTest]:
+        """The candidates of some questions, with probabilities for this share of missing facts; and their sets."""
         predictor = self.predictor.with_missing(missing)
         test = self._replace(predictor=predictor)
         parts = [part for position in range(predictor.arity) for part in test._of_position(position, questions)]
-        return Candidates.concatenate(parts)
+        return Candidates.concatenate([part for part, _ in parts]), SetTest.concatenate([part for _, part in parts])
 
-    def _of_position(self, position: int, count: int) -> Iterator[Candidates]:
+    def _of_position(self, position: int, count: int) -> Iterator[tuple[Candidates, SetTest]]:
         """The candidates at one position, for the questions that held-out facts answer, and for others."""
         asked = self._questions(position)
         answered = rows_in(asked, _without(self.held_out, position))
@@ -284,7 +326,7 @@ class _RelationTest(NamedTuple):
             keys = fold_in_rows(make_key(self.seed, "measure proposals", self.predictor.scorer.relation), asked[rows])
             chosen = rows[np.argsort(keys, kind="stable")[:count]]
             for question in asked[chosen]:
-                yield self._propose(question, position, len(rows) / len(chosen) / self.predictor.arity)
+                yield self._measure_question(question, position, len(rows) / len(chosen))
 
     def _questions(self, position: int) -> Ints:
         """Shape (questions, arity), int32: 0 at the position; the others have objects that can be there."""
@@ -295,13 +337,33 @@ class _RelationTest(NamedTuple):
         asked[:, fixed[0]] = self.pools[fixed[0]]
         return asked
 
-    def _propose(self, question: Ints, position: int, weight: float) -> Candidates:
-        """The candidates of one question: all that can be probable, and a sample of the others."""
-        predictor, scorer = self.predictor, self.predictor.scorer
+    def _measure_question(self, question: Ints, position: int, weight: float) -> tuple[Candidates, SetTest]:
         shares, known = self._shares(question, position)
         pool = self.pools[position]
         possible = pool[np.isfinite(shares[pool])]
         order = possible[np.lexsort((possible, -shares[possible]))]
+        proposed = self._propose(question, position, order, shares, known, weight / self.predictor.arity)
+        return proposed, self._test_set(question, position, order, shares, weight)
+
+    def _test_set(self, question: Ints, position: int, order: Ints, shares: Floats, weight: float) -> SetTest:
+        """The held-out facts that answer a question, beside its answer set."""
+        cutoff = float(self.predictor.table.cutoffs[position])
+        same = (_without(self.held_out, position) == _without(question[None], position)).all(axis=1)
+        answers = self.held_out[same, position] if not np.isnan(cutoff) else self.held_out[:0, position]
+        members = order[: max(1, int((shares[order] >= cutoff).sum()))]
+        weights = np.full(len(answers), weight / self.predictor.arity)
+        return SetTest(
+            np.isin(answers, members),
+            np.full(len(answers), len(members)),
+            weights,
+            np.full(len(answers), category_of(self.visible)),
+        )
+
+    def _propose(
+        self, question: Ints, position: int, order: Ints, shares: Floats, known: int, weight: float
+    ) -> Candidates:
+        """The candidates of one question: all that can be probable, and a sample of the others."""
+        predictor, scorer = self.predictor, self.predictor.scorer
         frequency = np.bincount(self.visible[:, position], minlength=len(shares))
         bound = predictor.odds.bound(shares[order], np.log1p(known), np.log1p(frequency[order]), position)
         count = min(int((bound >= MIN_SCORED).sum()), MAX_SCORED)

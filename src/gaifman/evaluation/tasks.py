@@ -134,17 +134,22 @@ class EvaluationTask:
 
     @property
     def category(self) -> str:
-        """`1-1`, `1-n`, `n-1` or `n-n` by the visible facts; `none` without facts, `other` unless the arity is 2.
+        """The category of the relation; see `category_of`."""
+        return category_of(self.visible)
 
-        In a relation that is `1-n`, an object at the first position has at least 1.5 objects at the second on average.
-        """
-        if self.tuples.shape[1] != 2:
-            return "other"
-        if not len(self.visible):
-            return "none"
-        # The facts of an object at one position are as many as its objects at the other.
-        one = [len(self.visible) / len(np.unique(column)) < MANY_THRESHOLD for column in self.visible.T]
-        return f"{'1' if one[1] else 'n'}-{'1' if one[0] else 'n'}"
+
+def category_of(visible: Ints) -> str:
+    """`1-1`, `1-n`, `n-1` or `n-n` by the visible facts; `none` without facts, `other` unless the arity is 2.
+
+    In a relation that is `1-n`, an object at the first position has at least 1.5 objects at the second on average.
+    """
+    if visible.shape[1] != 2:
+        return "other"
+    if not len(visible):
+        return "none"
+    # The facts of an object at one position are as many as its objects at the other.
+    one = [len(visible) / len(np.unique(column)) < MANY_THRESHOLD for column in visible.T]
+    return f"{'1' if one[1] else 'n'}-{'1' if one[0] else 'n'}"
 
 
 class EvaluationData:

@@ -15,6 +15,9 @@ evidence there are n candidates, and h missing facts by what is held out, the pr
 of the loss Σ log(1 + exp(z)) over the candidates − Σ z over the missing facts, where z are log-odds.
 
 How many facts are missing is an assumption. Weights are fitted for several shares, and interpolated between them.
+
+Held-out facts also give the answer set of a question: the candidates with so large a share that nine in ten held-out
+facts have it.
 """
 
 from __future__ import annotations
@@ -36,6 +39,10 @@ MIN_LOG_SHARE = -20.0
 MAX_LOG_ODDS = 30.0
 MISSING_SHARES = (0.01, 0.03, 0.1, 0.2, 0.4)
 """Shares of missing facts that weights are fitted for."""
+COVERAGE = 0.9
+"""Of the answer sets."""
+MIN_SET_FACTS, MIN_OWN_SET_FACTS = 30, 100
+"""Held-out facts that cutoffs of answer sets need, for all relations together, and for one relation."""
 NEWTON_STEPS = 50
 POOLED_PENALTY, OWN_PENALTY, OWN_BASE_PENALTY = 0.1, 60.0, 4.0
 """Of the squared distance to the prior weights: for all relations together, and for one relation; chosen on facts held
@@ -96,6 +103,8 @@ class OddsTable:
     """Shape (`MISSING_SHARES`, 1 + 2 · arity), float64: base and weights for each share."""
     priors: Floats
     """Shape (`MISSING_SHARES`,), float64: the share of the candidates that is true."""
+    cutoffs: Floats
+    """Shape (arity,), float64: the smallest log share in an answer set, by position; NaN if too little was held out."""
 
     def at(self, missing: float, prior: float | None = None) -> Odds:
         """The odds if this share of the facts is missing; or if the share `prior` of the candidates is true."""
@@ -112,7 +121,7 @@ class OddsTable:
 
     def arrays(self) -> Arrays:
         """The arrays for a file."""
-        return {"odds": np.column_stack([self.priors, self.vectors])}
+        return {"odds": np.column_stack([self.priors, self.vectors]), "cutoffs": self.cutoffs}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, arity: int) -> OddsTable:
@@ -120,13 +129,14 @@ class OddsTable:
         found = require_array(arrays, "odds", np.float64, (len(MISSING_SHARES), 2 + 2 * arity))
         if not ((found[:, 0] > 0) & (found[:, 0] < 1)).all():
             raise InputError("the shares of true candidates must be above 0 and below 1")
-        return cls(np.ascontiguousarray(found[:, 1:]), found[:, 0].copy())
+        cutoffs = require_array(arrays, "cutoffs", np.float64, (arity,))
+        return cls(np.ascontiguousarray(found[:, 1:]), found[:, 0].copy(), cutoffs)
 
     @classmethod
     def unfitted(cls, arity: int = 0) -> OddsTable:
         """Before the odds are fitted."""
         count = len(MISSING_SHARES)
-        return cls(np.zeros((count, 1 + 2 * arity)), np.full(count, 0.5))
+        return cls(np.zeros((count, 1 + 2 * arity)), np.full(count, 0.5), np.full(arity, np.nan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +157,23 @@ class Proposals:
     def arity(self) -> int:
         """The number of positions."""
         return int(self.evidence.shape[1] // 2)
+
+    @property
+    def held_out(self) -> int:
+        """The number of held-out facts."""
+        return int((self.facts > 0).sum())
+
+    def cutoffs(self) -> Floats:
+        """Shape (arity,), float64: the log share at each position that `COVERAGE` of the held-out facts have."""
+        own, weights = self.evidence[self.facts > 0, : self.arity], self.facts[self.facts > 0]
+        if len(own) < MIN_SET_FACTS:
+            return np.full(self.arity, np.nan)
+        allowed = (1 - COVERAGE) * (1 + 1 / len(own)) * weights.sum()
+        order = np.argsort(own, axis=0, kind="stable")
+        below = [int((np.cumsum(weights[column]) <= allowed).sum()) for column in order.T]
+        return np.array(
+            [own[column[max(count - 1, 0)], i] for i, (column, count) in enumerate(zip(order.T, below, strict=True))]
+        )
 
     def select(self, rows: npt.NDArray[np.bool_]) -> Proposals:
         """Some of them."""
@@ -181,7 +208,10 @@ def fit_odds(proposals: Proposals, pooled: OddsTable | None = None) -> OddsTable
         _fit(proposals, share, None if pooled is None else pooled.vectors[row])
         for row, share in enumerate(MISSING_SHARES)
     ]
-    return OddsTable(np.array(vectors), np.array([proposals.prior(share) for share in MISSING_SHARES]))
+    cutoffs = proposals.cutoffs()
+    if pooled is not None and proposals.held_out < MIN_OWN_SET_FACTS:
+        cutoffs = pooled.cutoffs
+    return OddsTable(np.array(vectors), np.array([proposals.prior(share) for share in MISSING_SHARES]), cutoffs)
 
 
 def _fit(proposals: Proposals, missing: float, pooled: Floats | None) -> Floats:

@@ -509,6 +509,16 @@ class ListwisePredictor(Predictor):
         """The same predictor for a knowledge base that misses another share of its facts."""
         return replace(self, odds=self.table.at(missing))
 
+    def answer_set(self, tuples: Ints, position: int, deadline: Deadline | None = None) -> Longs | None:
+        """The rows of the tuples with the largest shares at the position; at least one."""
+        cutoff = float(self.table.cutoffs[position])
+        if np.isnan(cutoff) or not len(tuples):
+            return None
+        nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1, np.int64))
+        shares, _ = self.scorer.position_evidence(tuples, nothing, position, deadline)
+        order = np.lexsort((tuples[:, position], -shares))
+        return order[: max(1, int((shares >= cutoff).sum()))]
+
     def model_estimates(self, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> Estimates:
         """The probabilities of tuples. Draws are averaged in the values of formulas: there is no sampling error."""
         return self.estimates_of(self.scorer.evidence(tuples, hidden, budget.deadline))

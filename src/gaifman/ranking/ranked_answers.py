@@ -38,6 +38,8 @@ SHORTLIST_PER_ANSWER, MIN_SHORTLIST = 20, 1_000
 pairs of one of four relations of the demo, and none of the ten best objects of 24 queries to FB15k."""
 FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE, FIRST_PASS_DIGITS = 2, "look", 5
 """The draws of each candidate in the first pass, the purpose of their keys, and the digits of its scores."""
+MAX_SET_NAMES, COVERAGE = 8, 0.9
+"""Objects of an answer set that are printed, and how often the missing answer is among them."""
 MAX_PRINTED = 50
 """Answers that are printed."""
 
@@ -119,6 +121,29 @@ class CandidateSummary:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerSet:
+    """Candidates among which the answer is, if one is missing: in nine of ten such questions.
+
+    >>> print(AnswerSet(("paris", "lyon"), 0.9))
+    one of 2, if an answer is missing (9 in 10): paris, lyon
+    """
+
+    names: tuple[str, ...]
+    """The objects, the likeliest first."""
+    coverage: float
+    """The share of such questions, by held-out facts."""
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(escape_unprintable, self.names[:MAX_SET_NAMES]))
+        more = f", … and {len(self.names) - MAX_SET_NAMES:,} more" if len(self.names) > MAX_SET_NAMES else ""
+        return f"one of {len(self.names):,}, if an answer is missing ({10 * self.coverage:g} in 10): {shown}{more}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The set as JSON types."""
+        return {"names": list(self.names), "coverage": self.coverage}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedAnswers:
     """Answers, the most probable first; ties are ordered by object id.
@@ -140,6 +165,8 @@ class RankedAnswers:
     """Shape (answers, arity), int32: the tuples, with the fixed objects."""
     find_conflicts: Callable[[int], tuple[Conflict, ...]] = field(default=lambda _: (), repr=False)
     """Row → the conflicts of the answer."""
+    answer_set: AnswerSet | None = None
+    """Where a missing answer is, nine times in ten; None for several variables, and if the model does not know it."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -180,7 +207,8 @@ class RankedAnswers:
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         rest = len(self) - MAX_PRINTED
         more = [f"… and {rest:,} more"] if rest > 0 else []
-        return "\n".join([self.bracketed, *lines, *more, str(self.considered)])
+        among = [] if self.answer_set is None else [str(self.answer_set)]
+        return "\n".join([self.bracketed, *lines, *more, *among, str(self.considered)])
 
     def _repr_html_(self) -> str:
         """The same table with bars, for a notebook."""
@@ -188,6 +216,7 @@ class RankedAnswers:
         rest = len(self) - MAX_PRINTED
         more = [paragraph(f"… and {rest:,} more")] if rest > 0 else []
         found = table((*self.variables, "probability", ""), rows)
+        more += [] if self.answer_set is None else [paragraph(self.answer_set)]
         return stack(paragraph(code(self.bracketed)), found, *more, paragraph(muted(self.considered)))
 
     def as_dict(self) -> dict[str, Any]:
@@ -196,6 +225,7 @@ class RankedAnswers:
             "query": self.bracketed,
             "variables": list(self.variables),
             "answers": [answer.as_dict() for answer in self],
+            "answer_set": None if self.answer_set is None else self.answer_set.as_dict(),
             "considered": self.considered.as_dict(),
         }
 
@@ -278,7 +308,19 @@ def rank_candidates(
         ),
         tuples[best],
         partial(_conflicts_of, predictor, tuples[best], hidden.select(best)),
+        _answer_set(predictor, pattern, tuples[~chosen.known], options),
     )
+
+
+def _answer_set(predictor: Predictor, pattern: QueryPattern, tuples: Ints, options: RankingOptions) -> AnswerSet | None:
+    """The answer set of a question for the object at one position, among the candidates that are not known."""
+    positions = [position for name in pattern.variables for position in pattern.positions_of(name)]
+    if len(positions) != 1 or options.restrict_to or options.known == "only":
+        return None
+    rows = predictor.answer_set(tuples, positions[0], options.deadline)
+    if rows is None:
+        return None
+    return AnswerSet(tuple(predictor.kb.object_name(obj) for obj in tuples[rows, positions[0]].tolist()), COVERAGE)
 
 
 def _conflicts_of(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, row: int) -> tuple[Conflict, ...]:

@@ -387,12 +387,22 @@ class CandidateSummaryFields(ResponseModel):
     left_out: int = Field(description="Candidates that constraints leave out.")
 
 
+class AnswerSetFields(ResponseModel):
+    """Candidates among which a missing answer is, in `coverage` of such questions."""
+
+    names: list[str] = Field(description="The likeliest first.")
+    coverage: float
+
+
 class AnswersResponse(ResponseModel):
     """Ranked answers, the most probable first."""
 
     query: str
     variables: list[str]
     answers: list[AnswerRow]
+    answer_set: AnswerSetFields | None = Field(
+        description="Where the answer is, if one is missing; null for several variables, and if the model cannot tell."
+    )
     considered: CandidateSummaryFields
     truncated: bool
 

@@ -84,7 +84,7 @@ def test_the_more_is_missing_the_more_probable_is_a_candidate() -> None:
 
 
 def test_a_prior_shifts_the_odds() -> None:
-    table = OddsTable(np.zeros((5, 5)), np.full(5, 0.1))
+    table = OddsTable(np.zeros((5, 5)), np.full(5, 0.1), np.zeros(2))
     assert table.at(0.1, 0.5).probabilities(np.zeros((1, 4)))[0] == pytest.approx(0.9)
     with pytest.raises(KnowledgeBaseError, match="prior"):
         table.at(0.1, 0.0)

@@ -9,6 +9,7 @@ import { syntaxHelp } from "/syntax_help.js";
 
 const ROWS = 50;
 const DEFAULT_PRIOR = 0.5;
+const MAX_SET_NAMES = 8;
 let lastExplained = null; // the answer whose explanation was open last
 
 /** The view of a query. */
@@ -50,6 +51,7 @@ async function rankedAnswers(split, state, signal) {
       { "aria-label": "Answers", class: "list" },
       candidateLine(reply, state),
       reply.answers.length ? h("div", { class: "scroll" }, rankedTable(reply, rows)) : h("p", {}, "No answers."),
+      answerSetLine(reply),
       h("p", { class: "muted" }, scoringNote(reply, state, await request("/api/about", { signal }))),
       more ? h("p", {}, more) : null,
       snippets("/api/answers", { parameters, model: true, lines: [`print(model.answers(${literal(state.q)}, ${options}))`] }),
@@ -71,6 +73,14 @@ function rankedTable({ answers, variables }, rows) {
   const head = [...(variables.length ? variables : ["fact"]), "probability", "known?", "explanation"].map((name) => h("th", { scope: "col" }, name));
   const caption = `${countNoun(answers.length, "answer")}: ${number(known)} known, ${number(answers.length - known)} predicted`;
   return h("table", { class: "answers" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
+}
+
+/** Where a missing answer is, nine times in ten. */
+function answerSetLine({ answer_set: found }) {
+  if (!found) return null;
+  const shown = found.names.slice(0, MAX_SET_NAMES).flatMap((name, i) => (i ? [", ", objectLink(name)] : [objectLink(name)]));
+  const more = found.names.length > MAX_SET_NAMES ? `, … and ${number(found.names.length - MAX_SET_NAMES)} more` : "";
+  return h("p", { class: "answer-set" }, `If an answer is missing, it is one of ${countNoun(found.names.length, "object")} in ${Math.round(10 * found.coverage)} of 10 cases: `, shown, more);
 }
 
 function scoringNote({ variables }, state, about) {
