@@ -47,8 +47,9 @@ NEWTON_STEPS = 50
 POOLED_PENALTY, OWN_PENALTY, OWN_BASE_PENALTY = 0.1, 60.0, 4.0
 """Of the squared distance to the prior weights: for all relations together, and for one relation; chosen on facts held
 out of the demo and UMLS. With smaller ones, the probabilities of a relation fit the noise of its few held-out facts."""
-MAX_SHARE_WEIGHT = 3.0
-"""A steeper slope would say more than held-out facts can."""
+MAX_BASE, MAX_SHARE_WEIGHT, MAX_KNOWN_WEIGHT = 4.0, 3.0, 6.0
+"""More would say more than held-out facts can: if more facts are said to be missing than there are likely candidates,
+the loss falls without end."""
 PRIOR_SHARE_WEIGHT = 0.5
 """The weight of a log share before anything is known."""
 
@@ -230,11 +231,13 @@ def _fit(proposals: Proposals, missing: float, pooled: Floats | None) -> Floats:
     return _newton(design, facts * scale, proposals.candidates * scale, start, strengths, shares)
 
 
-def _newton(design: Floats, facts: Floats, candidates: Floats, start: Floats, strengths: Floats, shares: int) -> Floats:
-    """Minimise the loss and the penalty; the weights of shares are at least 0."""
+def _newton(design: Floats, facts: Floats, candidates: Floats, start: Floats, strengths: Floats, arity: int) -> Floats:
+    """Minimise the loss and the penalty within the bounds, by Newton steps on the weights that are free to move."""
+    low = np.array([-MAX_LOG_ODDS, *[0.0] * arity, *[-MAX_KNOWN_WEIGHT] * arity])
+    high = np.array([MAX_BASE, *[MAX_SHARE_WEIGHT] * arity, *[MAX_KNOWN_WEIGHT] * arity])
     linear = (facts[:, None] * design).sum(axis=0)
     used = candidates > 0
-    design, candidates, weights = design[used], candidates[used], start.copy()
+    design, candidates, weights = design[used], candidates[used], np.clip(start, low, high)
 
     def loss_of(weights: Floats) -> float:
         losses = np.logaddexp(0.0, np.clip(design @ weights, -MAX_LOG_ODDS, MAX_LOG_ODDS))
@@ -245,11 +248,12 @@ def _newton(design: Floats, facts: Floats, candidates: Floats, start: Floats, st
     for _ in range(NEWTON_STEPS):
         p = 1 / (1 + exp(-np.clip(design @ weights, -MAX_LOG_ODDS, MAX_LOG_ODDS)))
         gradient = design.T @ (candidates * p) - linear + strengths * (weights - start)
+        free = ~((weights <= low) & (gradient > 0) | (weights >= high) & (gradient < 0))
         curvature = (design * (candidates * p * (1 - p))[:, None]).T @ design + np.diag(strengths)
-        step, size = np.linalg.solve(curvature, gradient), 1.0
+        step, size = np.zeros(len(weights)), 1.0
+        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
         while size > 1e-6:
-            tried = weights - size * step
-            tried[1 : 1 + shares] = np.clip(tried[1 : 1 + shares], 0.0, MAX_SHARE_WEIGHT)
+            tried = np.clip(weights - size * step, low, high)
             new = loss_of(tried)
             if new < loss:
                 break

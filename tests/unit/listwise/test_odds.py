@@ -74,7 +74,7 @@ def test_without_a_held_out_fact_the_odds_are_those_of_all() -> None:
 
 def test_the_more_is_missing_the_more_probable_is_a_candidate() -> None:
     table, evidence = fit_odds(proposals(2_000)[0]), np.full((1, 4), -0.5)
-    shares = np.array([1e-4, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.9])
+    shares = np.array([1e-4, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15])
     found = np.concatenate([table.at(share).probabilities(evidence) for share in shares])
     assert (np.diff(found) > 0).all()
     assert table.at(0.1).vector.tolist() == pytest.approx(table.vectors[2].tolist())
@@ -102,11 +102,33 @@ def test_no_probability_is_above_its_bound() -> None:
 
 
 def test_arrays_give_the_odds_back_and_wrong_ones_are_refused() -> None:
-    table = fit_odds(proposals(100)[0])
+    table = fit_odds(proposals(2_000)[0])
+    assert np.isfinite(table.cutoffs).all()
     again = OddsTable.from_arrays(table.arrays(), 2)
     assert again.vectors.tolist() == table.vectors.tolist()
-    assert again.priors.tolist() == table.priors.tolist()
+    assert (again.priors.tolist(), again.cutoffs.tolist()) == (table.priors.tolist(), table.cutoffs.tolist())
     with pytest.raises(InputError, match="shape"):
         OddsTable.from_arrays(table.arrays(), 3)
     with pytest.raises(InputError, match="below 1"):
-        OddsTable.from_arrays({"odds": table.arrays()["odds"] * 0}, 2)
+        OddsTable.from_arrays(table.arrays() | {"odds": table.arrays()["odds"] * 0}, 2)
+
+
+def test_nine_in_ten_held_out_facts_are_above_the_cutoffs() -> None:
+    sample, _ = proposals(3_000)
+    own, cutoffs = sample.evidence[sample.facts > 0, :2], fit_odds(sample).cutoffs
+    assert ((own >= cutoffs).mean(axis=0) >= 0.9).all()
+    assert ((own > cutoffs).mean(axis=0) < 0.9).all()
+
+
+def test_a_relation_with_few_held_out_facts_has_the_cutoffs_of_all() -> None:
+    pooled, few = fit_odds(proposals(3_000)[0]), proposals(60, seed=2)[0]
+    assert fit_odds(few, pooled).cutoffs.tolist() == pooled.cutoffs.tolist()
+    assert np.isnan(fit_odds(few).cutoffs).all()
+
+
+def test_weights_stay_within_bounds_if_more_is_missing_than_there_are_likely_candidates() -> None:
+    sample, _ = proposals(2_000)
+    unlikely = Proposals(sample.evidence, sample.facts * 100, sample.candidates)
+    for vector in fit_odds(unlikely).vectors:
+        assert vector[0] <= 4
+        assert (np.abs(vector[1:]) <= 6).all()
