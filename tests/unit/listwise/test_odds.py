@@ -117,7 +117,7 @@ def test_nine_in_ten_held_out_facts_are_above_the_cutoffs() -> None:
     sample, _ = proposals(3_000)
     own, cutoffs = sample.evidence[sample.facts > 0, :2], fit_odds(sample).cutoffs
     assert ((own >= cutoffs).mean(axis=0) >= 0.9).all()
-    assert ((own > cutoffs).mean(axis=0) < 0.9).all()
+    assert ((own > cutoffs).mean(axis=0) <= 0.9 + 1 / len(own)).all()
 
 
 def test_a_relation_with_few_held_out_facts_has_the_cutoffs_of_all() -> None:
