@@ -226,7 +226,7 @@ class Predictor(ABC):
         """The model's estimates, lower for tuples in conflict with facts that are not hidden from them."""
         if self.constraints is None:
             return estimates
-        return estimates.scale(self.constraints.factors(tuples, hidden, deadline))
+        return estimates.scale(self.constraints.factors(tuples, hidden, estimates.values, deadline))
 
 
 @dataclass(frozen=True, slots=True)

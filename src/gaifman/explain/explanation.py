@@ -364,11 +364,10 @@ def query_text(query: Query, names: tuple[str, ...]) -> str:
 
 def conflict_reasons(explained: ExplainedTuple) -> Iterator[Reason]:
     """The reason for each conflict: by how much it lowers the log-odds, after those before it."""
-    before, factor = float(log_odds(explained.model_estimate.value)), 1.0
+    before, value = float(log_odds(explained.model_estimate.value)), explained.model_estimate.value
     for number, conflict in enumerate(explained.conflicts, start=1):
-        factor *= conflict.factor
         last = number == len(explained.conflicts)  # exactly what is left, so that the effects add up
-        value = explained.estimate.value if last else max(explained.model_estimate.value * factor, MIN_PROBABILITY)
+        value = explained.estimate.value if last else max(conflict.lower(value), MIN_PROBABILITY)
         after = float(log_odds(value))
         words = f"{conflict.message}; the constraint {conflict.evidence}"
         draws = explained.budget.draws

@@ -296,8 +296,9 @@ def _first_scores(
     scores = first_pass.scores(tuples, hidden, deadline)
     if predictor.constraints is None:
         return scores
-    factors = predictor.constraints.factors(tuples, hidden, deadline)
-    return scores if (factors == 1).all() else first_pass.probabilities(scores) * factors
+    probabilities = first_pass.probabilities(scores)
+    factors = predictor.constraints.factors(tuples, hidden, probabilities, deadline)
+    return scores if (factors == 1).all() else probabilities * factors
 
 
 @dataclass(frozen=True, slots=True)
