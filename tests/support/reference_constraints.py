@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import accumulate
 
 from gaifman.kb.knowledge_base import KnowledgeBase
 
@@ -42,7 +43,8 @@ def functional(kb: KnowledgeBase, relation: str, rows: Rows, dependent: int) -> 
     keys = math.prod(possible_objects(kb, relation, {row[i] for row in rows}) for i in rest)
     mean = len(rows) / keys
     expected = keys * (1 - math.exp(-mean) - mean * math.exp(-mean))
-    by_chance = sum(math.exp(-expected) * expected**k / math.factorial(k) for k in range(broken + 1))
+    terms = accumulate(range(1, broken + 1), lambda term, k: term * expected / k, initial=math.exp(-expected))
+    by_chance = sum(terms)
     if rare(broken, len(values)) and 3 * broken <= expected and by_chance <= 0.1:
         text = f"functional: {relation} {','.join(str(i + 1) for i in rest)}→{dependent + 1}"
         yield text, len(values) - broken, len(values)

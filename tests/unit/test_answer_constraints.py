@@ -132,15 +132,16 @@ def test_a_loop_is_never_proposed_where_no_fact_has_one() -> None:
 
 def test_a_loop_is_improbable_if_asked_for() -> None:
     for answers in (completed().answers("near('country03', 'country03')"), completed().answers("near(x, x)")):
-        assert messages(answers[0]) == ["no known fact has the form near(x, x)"]
+        assert "no known fact has the form near(x, x)" in messages(answers[0])
         assert answers[0].probability < 0.5 / COUNTRIES
 
 
 def test_loops_are_proposed_where_a_fact_has_one() -> None:
     found = completed().with_kb(countries(("near", "country05", "country05")))
     assert ("country03",) in {answer.names for answer in found.answers("near('country03', y)", top=None)}
-    assert not found.answers("near('country03', 'country03')")[0].conflicts
-    assert found.answers("near('country05', 'country05')")[0].conflicts  # as if it were not known
+    loop = "no known fact has the form near(x, x)"
+    assert loop not in messages(found.answers("near('country03', 'country03')")[0])
+    assert loop in messages(found.answers("near('country05', 'country05')")[0])  # as if it were not known
     assert ("country05",) in {answer.names for answer in found.answers("near('country05', y)", top=None)}
 
 
@@ -151,8 +152,8 @@ def test_positions_of_a_triple_whose_objects_never_coincide() -> None:
     assert all(x != y != z for x, y, z in names)
     assert any(x == z for x, _, z in names)
     conflicts = found.answers("gave('p1', 'p1', 'p2')")[0].conflicts
-    assert [str(conflict) for conflict in conflicts] == ["no known fact has the form gave(x, x, _)"]
-    assert conflicts[0].constraint == "irreflexive: gave 1,2"
+    assert str(conflicts[-1]) == "no known fact has the form gave(x, x, _)"
+    assert conflicts[-1].constraint == "irreflexive: gave 1,2"
 
 
 # One number everywhere
@@ -178,7 +179,7 @@ def test_the_first_pass_respects_constraints(monkeypatch: pytest.MonkeyPatch) ->
     assert some[0] == every[0]
     assert some[0].names == ("country39", "first39")
     one = completed().answers("capital(x, 'first03')", top=1, known="exclude", candidates="all")
-    assert not one[0].conflicts
+    assert "functional: capital 1→2" not in {conflict.constraint for conflict in one[0].conflicts}
     assert one[0].probability > np.median(whole.probabilities)
 
 
@@ -254,7 +255,7 @@ def test_a_model_without_constraints_says_nothing_of_them() -> None:
     assert found.constraints == parse_constraints("")
 
 
-@pytest.mark.parametrize("text", ["functional: capital", ["x"]])
+@pytest.mark.parametrize("text", ["functional: capital 1", ["x"]])
 def test_damaged_constraints_of_a_file_are_found_when_it_is_loaded(text: object, tmp_path: Path) -> None:
     arrays, meta = model().state()
     write_model(tmp_path / "m.gaifman", arrays, meta | {"constraints": text})
