@@ -650,9 +650,7 @@ class RelationTrainer:
         meta: dict[str, Any] = {
             "kind": "completion",
             "relations": [parts[name][1] for name in names],
-            **training_metadata(
-                self.config, None, self._given, self.constraints, self.formulas, self._found(names)
-            ),
+            **training_metadata(self.config, None, self._given, self.constraints, self.formulas, self._found(names)),
             **({"hide_choice": self.choice.as_dict()} if self.choice else {}),
             "features": sum(scorer.formula_count for scorer in scorers.values()),
             "metrics": {"answers": answers, **report.metrics(answers), **ranks.metrics()},

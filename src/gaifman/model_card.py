@@ -28,8 +28,9 @@ from gaifman.sampling.found_constraints import FoundConstraint
 from gaifman.training import LISTWISE, TrainingConfig
 
 MAX_FORMULAS = 20
-MAX_CONSTRAINTS = 100
 """Added formulas in the table of settings."""
+MAX_CONSTRAINTS = 100
+"""Found constraints in the table of settings."""
 MAX_RELATIONS = 50
 """Maximum number of listed relations: those with the most answers."""
 

@@ -32,7 +32,8 @@ def reference_probability(
     for rule in others:
         for factor in conflict_factors(kb, rule, objects, hidden, found=True):
             probability = odds_against_both(probability, factor)
-    distinct = {rule.positions for rule in [*mine, *others] if getattr(rule, "kind", "") == "irreflexive"}
+    pairs = [rule for rule in [*mine, *others] if isinstance(rule, PairConstraint)]
+    distinct = {rule.positions for rule in pairs if rule.kind == "irreflexive"}
     for pair in combinations(range(len(objects)), 2):
         if pair not in distinct:
             rule = PairConstraint(relation, "irreflexive", pair, len(objects))

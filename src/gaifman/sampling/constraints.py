@@ -44,6 +44,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -469,9 +470,9 @@ class Conflict:
     def lower(self, probability: float) -> float:
         """The probability in view of the conflict.
 
-        >>> known = Conflict("functional: capital 1→2", "", "", 0.01), Conflict("", "", "", 0.01, found=True)
-        >>> [round(conflict.lower(0.9), 4) for conflict in known], [round(conflict.lower(1e-3), 5) for conflict in known]
-        ([0.009, 0.01], [1e-05, 0.00091])
+        >>> declared, found = Conflict("", "", "", factor=0.01), Conflict("", "", "", factor=0.01, found=True)
+        >>> [(round(declared.lower(p), 5), round(found.lower(p), 5)) for p in (0.9, 0.001)]
+        [(0.009, 0.00999), (1e-05, 0.00091)]
         """
         return float(probability * _scale(np.array(probability), np.array(self.factor), self.found))
 
@@ -931,7 +932,7 @@ class ConstraintChecker:
     def _distinct_rules(self, known: KnownTuples, seen: set[object]) -> Iterator[Rule]:
         """That the objects at two positions differ, if no known fact repeats one there."""
         arity = len(self.query.variables)
-        for first, second in ((first, second) for second in range(arity) for first in range(second)):
+        for first, second in combinations(range(arity), 2):
             if _is_new(("irreflexive", first, second), seen):
                 text = str(PairConstraint(known.name, "irreflexive", (first, second), arity))
                 yield DistinctRule(text, known, first, second, found=True)
@@ -944,7 +945,7 @@ class ConstraintChecker:
     def factors(
         self, tuples: Ints, hidden: HiddenFacts, probabilities: Floats, deadline: Deadline | None = None
     ) -> Floats:
-        """Shape (b,), float64: what the probabilities (b,) of tuples (b, arity) are multiplied by; 1 without conflict."""
+        """Shape (b,), float64: what probabilities (b,) of tuples (b, arity) are multiplied by; 1 without conflict."""
         factors = np.ones(len(tuples))
         for rule in self.rules(deadline):
             certainty = rule.certainty(tuples, hidden)

@@ -35,6 +35,8 @@ from typing import Any
 
 import numpy as np
 
+from gaifman.config import checked
+from gaifman.errors import KnowledgeBaseError, similar_names
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, Longs, row_ids
 from gaifman.logic.notation import format_relation
@@ -64,6 +66,8 @@ MIN_SHARED = 0.9
 MAX_COMPARED = 1_000
 """Objects of a position that are compared with types and other positions."""
 
+MAX_NAME = 30
+"""Evidence names a relation if its name is not longer."""
 VARIABLES = "xyzuvwst"
 """The variables of evidence, by position."""
 
@@ -94,10 +98,21 @@ class FoundConstraint:
         return cls(constraint, int(fields["holds"]), int(fields["instances"]), str(fields["evidence"]))
 
 
+@checked
 def find_constraints(kb: KnowledgeBase, relations: Iterable[str] | None = None) -> list[FoundConstraint]:
-    """The constraints of some relations, or of all of two or more positions, in their order."""
+    """Find the constraints that nearly all facts keep, each with its evidence.
+
+    Args:
+        kb: The knowledge base.
+        relations: The relations; None for all.
+    """
+    if isinstance(relations, str):
+        raise KnowledgeBaseError(f"relations is a list: write [{relations!r}], not {relations!r}")
+    names = list(kb.relations) if relations is None else list(relations)
+    for name in names:
+        if name not in kb.relations:
+            raise KnowledgeBaseError(f"there is no relation {name}", suggestions=similar_names(name, kb.relations))
     finder = _Finder(kb)
-    names = [name for name, info in kb.relations.items() if info.arity > 1] if relations is None else relations
     return [found for name in names for found in finder.find(name)]
 
 
@@ -135,7 +150,7 @@ class _Finder:
         if arity == 1 or len(tuples) < MIN_INSTANCES:
             return
         typed = [self._type_at(relation, tuples, position) for position in range(arity)]
-        names = [found.constraint.types[i] if found else None for i, found in enumerate(typed)]
+        names = [_type_of(found, i) for i, found in enumerate(typed)]
         for dependent in reversed(range(arity)):
             yield from self._functional(relation, tuples, dependent, names)
         for first, second in combinations(range(arity), 2):
@@ -204,8 +219,7 @@ class _Finder:
             words = f"of {possible:,} facts that could be reversed, {known} known both ways"
             yield found("asymmetric", possible - reversed_facts, possible, words)
         elif differs.all() and is_rare(0, len(shared)):
-            form = _form(relation, {i: "x" if i in (first, second) else "_" for i in range(arity)})
-            words = f"none of {len(tuples):,} facts has the form {form}"
+            words = f"none of {len(tuples):,} facts has {VARIABLES[first]} = {VARIABLES[second]}"
             yield found("irreflexive", len(tuples), len(tuples), words)
 
     # Types
@@ -230,6 +244,11 @@ class _Finder:
         types = tuple(name if i == position else None for i in range(tuples.shape[1]))
         words = f"{holds:,} of {len(objects):,} {VARIABLES[position]} are {_plural(readable_name(name))}"
         return FoundConstraint(TypeConstraint(relation, types), holds, len(objects), words)
+
+
+def _type_of(found: FoundConstraint | None, position: int) -> str | None:
+    """The type that was found for a position."""
+    return found.constraint.types[position] if found and isinstance(found.constraint, TypeConstraint) else None
 
 
 # Few exceptions
@@ -294,7 +313,7 @@ def _are_in(rows: Ints, table: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _functional_evidence(constraint: FunctionalConstraint, holds: int, keys: int, types: list[str | None]) -> str:
-    """Such as `195 of 196 countries have one capital`."""
+    """Such as `195 of 196 countries have one capital`, or `195 of 196 x have one y in located_in(x, y)`."""
     arity = len(constraint.determinants) + 1
     names = [VARIABLES[i] for i in constraint.determinants]
     known_type = types[constraint.determinants[0]] if len(names) == 1 else None
@@ -302,14 +321,11 @@ def _functional_evidence(constraint: FunctionalConstraint, holds: int, keys: int
     if known_type is not None:
         subject = _plural(readable_name(known_type))
     noun = readable_name(constraint.relation)
-    what = noun
-    if arity > 2 or constraint.dependent == 0 or not _is_noun(noun):
-        what = f"{VARIABLES[constraint.dependent]} in {_form(constraint.relation, dict(enumerate(VARIABLES[:arity])))}"
+    named = arity == 2 and constraint.dependent == 1 and _is_noun(noun)
+    what = noun if named else VARIABLES[constraint.dependent]
+    if not named and len(constraint.relation) <= MAX_NAME:
+        what += f" in {format_relation(constraint.relation)}({', '.join(VARIABLES[:arity])})"
     return f"{holds:,} of {keys:,} {subject} have one {what}"
-
-
-def _form(relation: str, terms: dict[int, str]) -> str:
-    return f"{format_relation(relation)}({', '.join(terms.values())})"
 
 
 def _is_noun(words: str) -> bool:
@@ -318,7 +334,7 @@ def _is_noun(words: str) -> bool:
     >>> [_is_noun(words) for words in ("capital", "place of birth", "born in", "borders", "p12", "uses money")]
     [True, True, False, False, False, False]
     """
-    first, last = words.split()[0], words.split()[-1]
+    first, last = words.split(maxsplit=1)[0], words.rsplit(maxsplit=1)[-1]
     prepositions = {"in", "of", "by", "to", "at", "on", "from", "with", "for", "as"}
     verbal = first.endswith("s") or last.endswith("s") or first in ("has", "is", "in")
     return words.replace(" ", "").isalpha() and last not in prepositions and not verbal
