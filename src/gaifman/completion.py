@@ -127,15 +127,8 @@ class Completion(Model):
         constraints: bool = True,
     ) -> Estimate:
         """The probability of a fact: `completion.probability("capital", "france", "paris")`. See `probabilities`."""
-        return self.probabilities(
-            relation,
-            [objects],
-            draws=draws,
-            max_error=max_error,
-            max_draws=max_draws,
-            prior=prior,
-            constraints=constraints,
-        )[0]
+        predictor = self.predictor(relation).with_prior(prior).with_constraints(constraints)
+        return predictor.probability(objects, DrawBudget(predictor.budget(draws).draws, max_error, max_draws))
 
     def probabilities(
         self,

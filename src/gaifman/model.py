@@ -286,6 +286,7 @@ class Model(ABC):
         draws: int | None = None,
         prior: float | None = None,
         constraints: bool = True,
+        covered: bool = False,
         **objects: str,
     ) -> RankedAnswers:
         """Rank the answers of a query by probability.
@@ -307,9 +308,11 @@ class Model(ABC):
             prior: The share of candidates that are answers; None for the model's own, which is one half for a network.
             constraints: Whether constraints lower the probabilities of answers in conflict with known facts. By
                 default, objects without the declared type and facts such as borders(x, x) are not proposed at all.
+            covered: Whether to leave out answers about which the model has little to go on: no formula reaches them,
+                and an object was never seen at its position. Known answers stay.
             objects: Variable → object.
         """
-        options = RankingOptions(top, known, restrict_to, candidates, max_candidates)
+        options = RankingOptions(top, known, restrict_to, candidates, max_candidates, covered)
         given = {**(bindings or {}), **objects}
         return self.rank(query, given, options, draws=draws, prior=prior, constraints=constraints)
 
@@ -659,10 +662,12 @@ class GaifmanModel(Model):
         prior: float | None = None,
         constraints: bool = True,
     ) -> Estimate:
-        """The probability that a tuple is an answer: `model.probability("ann", "cleo")`. See `probabilities`."""
-        return self.probabilities(
-            [objects], draws=draws, max_error=max_error, max_draws=max_draws, prior=prior, constraints=constraints
-        )[0]
+        """The probability that a tuple is an answer: `model.probability("ann", "cleo")`. See `probabilities`.
+
+        The estimate has the conflicts of the tuple, and says whether the model has little to go on.
+        """
+        predictor = self.predictor.with_prior(prior).with_constraints(constraints)
+        return predictor.probability(objects, DrawBudget(predictor.budget(draws).draws, max_error, max_draws))
 
     def probabilities(
         self,

@@ -637,11 +637,6 @@ def _sum_by(numbers: Longs, values: Floats, groups: int) -> Floats:
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-def _owners(hidden: HiddenFacts) -> Longs:
-    """Shape (all hidden,), int64: the tuple that each hidden fact is hidden from."""
-    return np.repeat(np.arange(len(hidden.starts) - 1), np.diff(hidden.starts))
-
-
 def hide_nothing(count: int) -> HiddenFacts:
     """Hide no fact from any of some tuples."""
     return HiddenFacts(np.zeros(count + 1, np.int64), np.zeros(0, np.int64))
@@ -678,7 +673,7 @@ class FunctionalRule:
         groups, pairs = self._locate(tuples)
         sums = self._group_presence[groups] - self._pair_presence[pairs]
         rows = self._known.rows_of_facts(hidden.facts)
-        owners, rows = _owners(hidden)[rows >= 0], rows[rows >= 0]
+        owners, rows = hidden.owners()[rows >= 0], rows[rows >= 0]
         rival = (self._group_of[rows] == groups[owners]) & (self._pair_of[rows] != pairs[owners])
         np.subtract.at(sums, owners[rival], self._known.presence[rows[rival]])
         return _probability_of_any(sums)
@@ -739,7 +734,7 @@ class AsymmetricRule:
         """The probability that the exchanged tuple is a visible fact."""
         rows, differs = self._exchange(tuples)
         rows = np.where(differs, rows, -1)
-        unseen, owners = self._known.rows_of_facts(hidden.facts), _owners(hidden)
+        unseen, owners = self._known.rows_of_facts(hidden.facts), hidden.owners()
         rows[owners[(unseen >= 0) & (unseen == rows[owners])]] = -1
         found = np.zeros(len(tuples))
         found[rows >= 0] = _probability_of_any(self._known.presence[rows[rows >= 0]])
@@ -789,7 +784,7 @@ class TypeRule:
         """The probability that an object without the type has another type."""
         objects = tuples[:, self.positions[0]]
         typed, sums = self._has_type[objects], self._others[objects]
-        rows, owners = hidden.facts - self._first_fact, _owners(hidden)
+        rows, owners = hidden.facts - self._first_fact, hidden.owners()
         unary = (rows >= 0) & (rows < len(self._objects))
         rows, owners = rows[unary], owners[unary]
         own = self._objects[rows] == objects[owners]
