@@ -187,9 +187,9 @@ class Scorer:
     def has_features(self, obj: int, hidden: Longs) -> bool:
         """Whether a formula with a weight is true of a candidate alone."""
         marks, _ = self.own_features(obj, hidden)
-        added = self.ranker.added.values_at([obj], hidden)
-        weights = self.ranker.mark_weights, self.ranker.added_weights
-        return any(of[number] != 0 for of, numbers in zip(weights, (marks, added), strict=True) for number in numbers)
+        if any(self.ranker.mark_weights[mark] for mark in marks):
+            return True
+        return any(self.ranker.added_weights[number] for number in self.ranker.added.values_at([obj], hidden))
 
     def _reach(
         self,
@@ -400,8 +400,8 @@ class RelationScorer:
         deadline = deadline or current_deadline() or no_deadline()
         found, scorer = np.zeros(len(tuples), bool), self.scorers[position]
         if self.arity == 1:
-            rows = (freeze(hidden.of(row)) for row in range(len(tuples)))
-            return np.array([scorer.has_features(*one) for one in zip(tuples[:, 0].tolist(), rows, strict=True)], bool)
+            alone = enumerate(tuples[:, 0].tolist())
+            return np.array([scorer.has_features(obj, freeze(hidden.of(row))) for row, obj in alone], bool)
         groups = self.group_questions(tuples, hidden, position)
         questions = [(tuples[rows[0]].tolist(), freeze(hidden.of(int(rows[0])))) for rows in groups]
         with deadline.activate():
