@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import gaifman
 from constrained import COUNTRIES, DECLARED, completed, countries, model
-from gaifman.errors import InputError
+from gaifman.errors import ArgumentError, InputError
 from gaifman.io.model_file import write_model
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.models.calibration import log_odds
@@ -275,3 +276,114 @@ def test_a_relation_without_facts_has_no_found_constraints() -> None:
     checker = completed().with_kb(kb).predictor("near").constraints
     assert checker is not None
     assert checker.conflicts(np.zeros((1, 2), np.int32)) == ()
+
+
+# Constraints that are found in the data
+
+
+@cache
+def found_only() -> gaifman.Completion:
+    """A completion without declared constraints."""
+    return gaifman.complete(countries(), ["capital", "near"])
+
+
+def test_found_constraints_act_on_answers() -> None:
+    found = {str(one.constraint): one.evidence for one in found_only().found_constraints}
+    assert found["functional: capital 1→2"] == "39 of 39 countries have one capital"
+    [second] = found_only().answers("capital('country03', y)", restrict_to={"y": ["second03"]})
+    assert messages(second) == ["conflicts with capital(country03, first03)"]
+    assert second.conflicts[0].found
+    assert second.conflicts[0].evidence == "holds for 39 of 39 known facts"
+    assert second.conflicts[0].facts == (Fact("capital", ("country03", "first03")),)
+    assert second.probability <= 0.5 / 40
+
+
+def test_found_constraints_limit_what_the_model_finds_probable_and_keep_the_order() -> None:
+    """The odds against both: what is improbable already is hardly changed."""
+    plain = found_only().answers("capital('country03', y)", top=None, constraints=False, known="exclude")
+    ranked = found_only().answers("capital('country03', y)", top=None, known="exclude")
+    before = {answer.names: answer.probability for answer in plain}
+    for answer in ranked:
+        p = before[answer.names]
+        for conflict in answer.conflicts:
+            assert conflict.lower(p) == pytest.approx(1 / (1 / p + 1 / conflict.factor - 1))
+            p = conflict.lower(p)
+        assert answer.probability == pytest.approx(p, rel=1e-9)
+    alike = [answer for answer in ranked if len(answer.conflicts) == 1]
+    assert [before[answer.names] for answer in alike] == sorted((before[one.names] for one in alike), reverse=True)
+
+
+def test_found_constraints_can_be_switched_off(tmp_path: Path) -> None:
+    model = gaifman.complete(countries(), ["near"], constraints="none")
+    assert model.found_constraints == ()
+    model.save(tmp_path / "near.gaifman")
+    for one in (model, gaifman.load(tmp_path / "near.gaifman", countries())):
+        found = one.answers("near('country03', y)", top=None)
+        assert found.considered.left_out == 0
+        assert not any(answer.conflicts for answer in found)
+
+
+def test_a_saved_model_keeps_what_was_found(tmp_path: Path) -> None:
+    found_only().save(tmp_path / "found.gaifman")
+    loaded = gaifman.load(tmp_path / "found.gaifman", countries())
+    assert loaded.found_constraints == found_only().found_constraints
+    assert loaded.answers("near('country03', y)").as_dict() == found_only().answers("near('country03', y)").as_dict()
+
+
+def test_a_file_declares_more_and_replaces_what_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "mine.constraints"
+    path.write_text("functional: capital 1→2\ninverse-functional: near\n")
+    both = gaifman.complete(countries(), ["capital"], constraints=path)
+    conflicts = both.answers("capital('country03', y)", restrict_to={"y": ["first05"]})[0].conflicts
+    assert [(conflict.constraint, conflict.found) for conflict in conflicts] == [
+        ("functional: capital 1→2", False),
+        ("functional: capital 2→1", True),
+    ]
+    assert both.constraints.to_text() == "functional: capital 1→2\nfunctional: near 2→1\n"
+
+
+def test_what_is_given_for_constraints_must_exist() -> None:
+    with pytest.raises(InputError, match="cannot read lost.constraints"):
+        gaifman.complete(countries(), ["near"], constraints="lost.constraints")
+    with pytest.raises(ArgumentError):
+        gaifman.fit(countries(), "near(x, y)", constraints=5)  # type: ignore[arg-type]
+
+
+def test_a_single_probability_and_an_explanation_name_the_conflict() -> None:
+    estimate = found_only().probability("capital", "country03", "second03")
+    assert [str(conflict) for conflict in estimate.conflicts] == ["conflicts with capital(country03, first03)"]
+    assert str(estimate).endswith("(conflicts with capital(country03, first03))")
+    assert "conflicts with" not in str(found_only().probability("capital", "country03", "second03", constraints=False))
+    explained = found_only().explain("capital", "country03", "second03")
+    assert explained.conflicts == estimate.conflicts
+    assert explained.as_dict()["conflicts"][0]["facts"][0]["objects"] == ["country03", "first03"]
+    assert explained.log_odds == pytest.approx(float(log_odds(explained.probability)), abs=1e-9)
+
+
+# What the model has to go on
+
+
+def test_answers_that_nothing_speaks_for_say_so() -> None:
+    """No formula leads to atlantis, which no fact names."""
+    found = found_only().answers("capital('country39', y)", top=None, candidates="all")
+    atlantis = next(answer for answer in found if answer.names == ("atlantis",))
+    assert atlantis.uncovered_reason == (
+        "no formula reaches it, and country39 was never seen at position 1, and atlantis was never seen at position 2"
+    )
+    assert not atlantis.covered
+    assert atlantis.as_dict()["covered"] is False
+    assert "little to go on: no formula reaches the answer" in str(found)
+    first = next(answer for answer in found if answer.names == ("first39",))
+    assert first.covered
+    assert found_only().explain("capital", "country39", "atlantis").uncovered_reason == atlantis.uncovered_reason
+    assert found_only().probability("capital", "country39", "atlantis").uncovered_reason == atlantis.uncovered_reason
+
+
+def test_answers_that_nothing_speaks_for_can_be_left_out() -> None:
+    every = found_only().answers("capital('country39', y)", top=None, candidates="all")
+    kept = found_only().answers("capital('country39', y)", top=None, candidates="all", covered=True)
+    assert [answer.names for answer in kept] == [answer.names for answer in every if answer.covered]
+    assert len(kept) + kept.considered.uncovered == len(every)
+    assert kept.considered.uncovered > 0
+    best = found_only().answers("capital('country39', y)", top=1, candidates="all", covered=True)
+    assert [answer.names for answer in best] == [answer.names for answer in kept][:1]
