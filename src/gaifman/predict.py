@@ -386,7 +386,7 @@ class NetworkPredictor(Predictor):
         sampling = self.config.sampling(self.budget().draws, "answer 0")
         matrices = self._feature_blocks(tuples, sampling, hidden, deadline or no_deadline())
         counts = np.concatenate([np.zeros(0, np.int64), *(np.diff(matrix.starts) for matrix in matrices)])
-        return np.asarray(counts.reshape(len(tuples), -1).any(axis=1))
+        return np.asarray(counts.reshape(-1, sampling.draws).any(axis=1))
 
     @property
     def draw_ratio(self) -> float:

@@ -42,7 +42,7 @@ MAX_PRINTED = 50
 """Answers that are printed."""
 COVERED_BLOCK = 50
 """Answers that are checked together for what the model has to go on."""
-UNCOVERED_FOOTNOTE = f"{LITTLE_TO_GO_ON}: no formula reaches the answer, and an object was never seen at its position"
+UNCOVERED_FOOTNOTE = f"{LITTLE_TO_GO_ON}: no formula reaches it, and an object was never seen at its position"
 
 Bools = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]
@@ -124,7 +124,7 @@ class CandidateSummary:
         if self.left_out:
             text += f", {self.left_out:,} left out by constraints"
         if self.uncovered:
-            text += f", {plural(self.uncovered, 'answer')} left out with {LITTLE_TO_GO_ON}"
+            text += f", {self.uncovered:,} with {LITTLE_TO_GO_ON} left out"
         if not self.first_pass_draws:
             return text
         if self.draws == 1:
