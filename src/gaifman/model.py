@@ -98,7 +98,7 @@ from gaifman.sampling.constraints import (
     parse_constraints,
 )
 from gaifman.sampling.examples import TrainingExamples
-from gaifman.sampling.found_constraints import FoundConstraint, constraints_to_use
+from gaifman.sampling.found_constraints import FoundConstraint, constraints_to_use, found_from_dict
 from gaifman.threads import ProcessLock
 from gaifman.training import (
     LISTWISE,
@@ -223,7 +223,7 @@ class Model(ABC):
     @property
     def found_constraints(self) -> tuple[FoundConstraint, ...]:
         """The constraints that were found in the facts of the training. Answers respect them, too."""
-        return tuple(FoundConstraint.from_dict(fields) for fields in self.meta.get("found_constraints", ()))
+        return tuple(found_from_dict(fields) for fields in self.meta.get("found_constraints", ()))
 
     # The knowledge base
 

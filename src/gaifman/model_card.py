@@ -24,7 +24,7 @@ from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, saved_settings
 from gaifman.ranking.ranks import RANKING_NOTE, describe_sample
 from gaifman.sampling.constraints import Constraints
-from gaifman.sampling.found_constraints import FoundConstraint
+from gaifman.sampling.found_constraints import FoundConstraint, found_from_dict
 from gaifman.training import LISTWISE, TrainingConfig
 
 MAX_FORMULAS = 20
@@ -294,7 +294,7 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     rows += [("added formula", text) for text in added[:MAX_FORMULAS]]
     rows += [("more added formulas", len(added) - MAX_FORMULAS)] if len(added) > MAX_FORMULAS else []
     rows += [("constraint", line) for line in meta.get("constraints", "").splitlines()]
-    found = [FoundConstraint.from_dict(fields) for fields in meta.get("found_constraints", ())]
+    found = [found_from_dict(fields) for fields in meta.get("found_constraints", ())]
     rows += [("constraint found in the data", str(one)) for one in found[:MAX_CONSTRAINTS]]
     return rows + ([("more constraints found", len(found) - MAX_CONSTRAINTS)] if len(found) > MAX_CONSTRAINTS else [])
 

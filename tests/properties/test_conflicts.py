@@ -21,6 +21,7 @@ from gaifman.sampling.constraints import (
     PairConstraint,
     TypeConstraint,
     hide_nothing,
+    lower,
 )
 from gaifman.sampling.hiding import HiddenFacts
 from reference_conflicts import reference_probability
@@ -116,7 +117,7 @@ def test_factors_equal_their_definition(
     for row in range(len(tuples)):
         single = np.array([row])
         conflicts = checker.conflicts(tuples[single], hidden.select(single))
-        lowered = reduce(lambda value, conflict: conflict.lower(value), conflicts, float(probabilities[row]))
+        lowered = reduce(lower, conflicts, float(probabilities[row]))
         assert lowered == pytest.approx(expected[row], abs=1e-12)
         assert bool(conflicts) == (factors[row] < 1)
 

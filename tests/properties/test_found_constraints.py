@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.sampling.constraints import parse_constraints
-from gaifman.sampling.found_constraints import FoundConstraint, find_constraints
+from gaifman.sampling.found_constraints import find_constraints, found_from_dict
 from reference_constraints import kinds_found, reference_constraints
 
 KINDS = ("random", "function", "inverse", "symmetric", "ordered", "triple")
@@ -53,7 +53,7 @@ def test_what_is_found_equals_its_definition(kinds: list[str], size: int, noise:
     found = [(str(one.constraint), one.holds, one.instances) for one in find_constraints(kb)]
     assert sorted(found) == sorted(reference_constraints(kb))
     for one in find_constraints(kb):
-        assert FoundConstraint.from_dict(one.as_dict()) == one
+        assert found_from_dict(one.as_dict()) == one
         assert parse_constraints(str(one.constraint), kb).declared == (one.constraint,)
         assert all(f"{count:,}" in one.evidence for count in {one.instances} - {one.holds})
 

@@ -39,7 +39,7 @@ from gaifman.logic.ast import Constant, Query, substitute, to_bracketed
 from gaifman.models.calibration import MIN_PROBABILITY, log_odds, logistic
 from gaifman.predict import LITTLE_TO_GO_ON, DrawBudget, Estimate, Predictor, format_probability
 from gaifman.queries.witnesses import are_answers
-from gaifman.sampling.constraints import Conflict
+from gaifman.sampling.constraints import Conflict, lower
 from gaifman.sampling.hiding import HiddenFacts
 
 MAX_PRINTED_FACTS = 4
@@ -387,7 +387,7 @@ def conflict_reasons(explained: ExplainedTuple) -> Iterator[Reason]:
     before, value = float(log_odds(explained.model_estimate.value)), explained.model_estimate.value
     for number, conflict in enumerate(explained.conflicts, start=1):
         last = number == len(explained.conflicts)  # exactly what is left, so that the effects add up
-        value = explained.estimate.value if last else max(conflict.lower(value), MIN_PROBABILITY)
+        value = explained.estimate.value if last else max(lower(value, conflict), MIN_PROBABILITY)
         after = float(log_odds(value))
         words = f"{conflict.message}; the constraint {conflict.evidence}"
         draws = explained.budget.draws

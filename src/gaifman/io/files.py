@@ -236,8 +236,9 @@ def read_text(path: str | Path) -> str:
     """Return the UTF-8 text of a small file."""
     try:
         return Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+    except (OSError, ValueError) as error:
+        unreadable = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "no file can have that name"
+        reason = error.strerror if isinstance(error, OSError) else unreadable
         raise InputError(f"cannot read {path}: {reason}") from None
 
 

@@ -467,15 +467,6 @@ class Conflict:
     found: bool = False
     """Whether the constraint was found in the data, not declared."""
 
-    def lower(self, probability: float) -> float:
-        """The probability in view of the conflict.
-
-        >>> declared, found = Conflict("", "", "", factor=0.01), Conflict("", "", "", factor=0.01, found=True)
-        >>> [(round(declared.lower(p), 5), round(found.lower(p), 5)) for p in (0.9, 0.001)]
-        [(0.009, 0.00999), (1e-05, 0.00091)]
-        """
-        return float(probability * _scale(np.array(probability), np.array(self.factor), self.found))
-
     def __str__(self) -> str:
         return self.message
 
@@ -489,6 +480,16 @@ class Conflict:
             "factor": self.factor,
             "facts": [fact.as_dict() for fact in self.facts],
         }
+
+
+def lower(probability: float, conflict: Conflict) -> float:
+    """The probability in view of a conflict.
+
+    >>> declared, found = Conflict("", "", "", factor=0.01), Conflict("", "", "", factor=0.01, found=True)
+    >>> [(round(lower(p, declared), 5), round(lower(p, found), 5)) for p in (0.9, 0.001)]
+    [(0.009, 0.00999), (1e-05, 0.00091)]
+    """
+    return float(probability * _scale(np.array(probability), np.array(conflict.factor), conflict.found))
 
 
 class Rule(Protocol):

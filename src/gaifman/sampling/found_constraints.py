@@ -28,7 +28,7 @@ of the largest type, or else of the largest position of another relation, that n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -91,11 +91,11 @@ class FoundConstraint:
         text = str(self.constraint)
         return {"constraint": text, "holds": self.holds, "instances": self.instances, "evidence": self.evidence}
 
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> FoundConstraint:
-        """What `as_dict` returned."""
-        [constraint] = parse_constraints(fields["constraint"]).declared
-        return cls(constraint, int(fields["holds"]), int(fields["instances"]), str(fields["evidence"]))
+
+def found_from_dict(fields: Mapping[str, Any]) -> FoundConstraint:
+    """What `FoundConstraint.as_dict` returned."""
+    [constraint] = parse_constraints(fields["constraint"]).declared
+    return FoundConstraint(constraint, int(fields["holds"]), int(fields["instances"]), str(fields["evidence"]))
 
 
 @checked
