@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from gaifman.queries.witnesses import why
     from gaifman.ranking.ranked_answers import Answer, RankedAnswers
     from gaifman.sampling.constraints import Conflict, Constraints, parse_constraints
+    from gaifman.sampling.found_constraints import FoundConstraint, find_constraints
     from gaifman.training import Callback, TrainingConfig
 
 __version__ = "0.1.0"
@@ -62,6 +63,7 @@ _HOMES = {
     "Fact": "kb.knowledge_base",
     "FeatureSet": "features.feature_sets",
     "FormulaError": "errors",
+    "FoundConstraint": "sampling.found_constraints",
     "GaifmanError": "errors",
     "GaifmanModel": "model",
     "InputError": "errors",
@@ -82,6 +84,7 @@ _HOMES = {
     "evaluate": "evaluation.evaluate",
     "evaluate_draw_counts": "evaluation.evaluate",
     "exists": "queries.answers",
+    "find_constraints": "sampling.found_constraints",
     "fit": "model",
     "load": "completion",
     "parse": "logic.parser",
@@ -114,6 +117,7 @@ __all__ = [
     "Fact",
     "FeatureSet",
     "FormulaError",
+    "FoundConstraint",
     "GaifmanError",
     "GaifmanModel",
     "InputError",
@@ -135,6 +139,7 @@ __all__ = [
     "evaluate",
     "evaluate_draw_counts",
     "exists",
+    "find_constraints",
     "fit",
     "load",
     "parse",

@@ -65,8 +65,9 @@ from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
 from gaifman.ranking.candidates import QueryPattern, atom_pattern
 from gaifman.ranking.ranks import HeldOutRanks, rank_held_out
-from gaifman.sampling.constraints import Constraints
+from gaifman.sampling.constraints import FOUND, Constraints, as_constraints
 from gaifman.sampling.examples import TrainingExamples
+from gaifman.sampling.found_constraints import FoundConstraint, constraints_to_use
 from gaifman.threads import ProcessLock, cached_property, map_threaded
 from gaifman.training import LISTWISE, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
 
@@ -126,15 +127,8 @@ class Completion(Model):
         constraints: bool = True,
     ) -> Estimate:
         """The probability of a fact: `completion.probability("capital", "france", "paris")`. See `probabilities`."""
-        return self.probabilities(
-            relation,
-            [objects],
-            draws=draws,
-            max_error=max_error,
-            max_draws=max_draws,
-            prior=prior,
-            constraints=constraints,
-        )[0]
+        predictor = self.predictor(relation).with_prior(prior).with_constraints(constraints)
+        return predictor.probability(objects, DrawBudget(predictor.budget(draws).draws, max_error, max_draws))
 
     def probabilities(
         self,
@@ -317,7 +311,7 @@ def load(
             else GaifmanModel.from_state(arrays, meta, base)
         )
         with translate_state_errors("model"):
-            _ = repr(model), model.constraints  # the metadata that every use needs
+            _ = repr(model), model.constraints, model.found_constraints  # the metadata that every use needs
     except InputError as error:  # intact, but not our format
         name = shorten(str(path), 120)
         raise InputError(f"{name}: {error.message}", suggestions=error.suggestions, hint=error.hint) from error
@@ -380,7 +374,7 @@ def complete(
     missing: float | None = DEFAULT_CONFIG.missing,
     seed: int = DEFAULT_CONFIG.seed,
     block_size: int = DEFAULT_CONFIG.block_size,
-    constraints: Constraints | None = None,
+    constraints: Constraints | str | Path | None = FOUND,
     valid: KnowledgeBase | None = None,
     threads: int | None = None,
 ) -> Completion:
@@ -414,7 +408,8 @@ def complete(
             of ranked lists, and 0 for networks, whose probabilities and figures are corrected for it.
         seed: The seed of all random draws.
         block_size: Answers per block of examples, which is in memory at once.
-        constraints: Types and functional relations, which decide what a negative can be, and which answers respect.
+        constraints: What answers respect: constraints that are `found` in the data; also declared ones, from a file
+            or `parse_constraints`, which negatives respect, too; or `none`.
         valid: Validation facts, which are not trained on: what ranked lists hide is chosen by their ranks.
         threads: The number of threads; None for all processors. The result does not depend on it.
     """
@@ -448,7 +443,7 @@ def train_completion(
     relations: Iterable[str] | None = None,
     *,
     phi: Phi | None = None,
-    constraints: Constraints | None = None,
+    constraints: Constraints | str | Path | None = FOUND,
     valid: KnowledgeBase | None = None,
     threads: int | None = None,
     store: PartStore | None = None,
@@ -480,11 +475,17 @@ def check_relations(kb: KnowledgeBase, relations: Iterable[str] | None) -> list[
 class RelationTrainer:
     """Trains the relations of one knowledge base or a collection, which share graphs and compiled features."""
 
-    def __init__(self, kb: KnowledgeBases, phi: Phi, config: TrainingConfig, constraints: Constraints | None) -> None:
+    def __init__(
+        self,
+        kb: KnowledgeBases,
+        phi: Phi,
+        config: TrainingConfig,
+        constraints: Constraints | str | Path | None = FOUND,
+    ) -> None:
         self._given = as_collection(kb)
         self.kbs = unify_schemas(self._given)
         """The knowledge bases, each with the relations and attributes of all."""
-        self.phi, self.constraints = phi, constraints
+        self.phi, self.constraints = phi, as_constraints(constraints, self.kbs[0])
         resolved = resolve_config(replace(config, phi=phi_name(phi)), relation_query("r", 2))
         self.config = settings_for(resolved, len(self.kbs))
         """The settings, with a base model."""
@@ -616,7 +617,9 @@ class RelationTrainer:
         meta: dict[str, Any] = {
             "kind": "completion",
             "relations": [parts[name][1] for name in names],
-            **training_metadata(self.config, self.config.make_base_model(), self._given, self.constraints),
+            **training_metadata(
+                self.config, self.config.make_base_model(), self._given, self.constraints, found=self._found(names)
+            ),
             "features": sum(map(len, features.values())),
             "metrics": {"answers": answers, **report.metrics(answers), **ranks.metrics()},
             "calibration": report.reliability_table(),
@@ -642,7 +645,7 @@ class RelationTrainer:
         meta: dict[str, Any] = {
             "kind": "completion",
             "relations": [parts[name][1] for name in names],
-            **training_metadata(self.config, None, self._given, self.constraints, self.formulas),
+            **training_metadata(self.config, None, self._given, self.constraints, self.formulas, self._found(names)),
             **({"hide_choice": self.choice.as_dict()} if self.choice else {}),
             "features": sum(scorer.formula_count for scorer in scorers.values()),
             "metrics": {"answers": answers, **report.metrics(answers), **ranks.metrics()},
@@ -651,6 +654,10 @@ class RelationTrainer:
         arities = {name: self.kbs[0].relations[name].arity for name in names}
         kb = self.kbs[0] if len(self.kbs) == 1 else None
         return Completion(self.config, arities, {}, scorers, Calibration.identity(), meta, kb, report)
+
+    def _found(self, names: Sequence[str]) -> list[FoundConstraint] | None:
+        """The constraints that were found for some relations, if they are to act."""
+        return constraints_to_use(self.constraints, self.whole, names)
 
     def _shared_features(
         self, trained: Mapping[str, Arrays]

@@ -88,8 +88,16 @@ from gaifman.ranking.candidates import (
 )
 from gaifman.ranking.ranked_answers import FirstPass, NetworkFirstPass, RankedAnswers, rank_candidates
 from gaifman.ranking.ranks import RANK_FIGURES, rank_held_out
-from gaifman.sampling.constraints import ConstraintChecker, Constraints, parse_constraints
+from gaifman.sampling.constraints import (
+    FOUND,
+    Constraint,
+    ConstraintChecker,
+    Constraints,
+    as_constraints,
+    parse_constraints,
+)
 from gaifman.sampling.examples import TrainingExamples
+from gaifman.sampling.found_constraints import FoundConstraint, constraints_to_use, found_from_dict
 from gaifman.threads import ProcessLock
 from gaifman.training import (
     LISTWISE,
@@ -209,7 +217,13 @@ class Model(ABC):
     @property
     def constraints(self) -> Constraints:
         """The constraints that were declared for training. Answers respect them too."""
-        return parse_constraints(self.meta.get("constraints", ""))
+        declared = parse_constraints(self.meta.get("constraints", ""))
+        return replace(declared, find="found_constraints" in self.meta)
+
+    @property
+    def found_constraints(self) -> tuple[FoundConstraint, ...]:
+        """The constraints that were found in the facts of the training. Answers respect them, too."""
+        return tuple(found_from_dict(fields) for fields in self.meta.get("found_constraints", ()))
 
     # The knowledge base
 
@@ -253,7 +267,8 @@ class Model(ABC):
             if self._compiled is None:
                 features = self._features_by_arity()
                 extended = self.kb.extend_schema(*self._symbols())
-                self._compiled = _CompiledFeatures(extended, features, self.config, self.constraints)
+                found = [one.constraint for one in self.found_constraints]
+                self._compiled = _CompiledFeatures(extended, features, self.config, self.constraints, found)
             return self._compiled
 
     # Predictions
@@ -271,6 +286,7 @@ class Model(ABC):
         draws: int | None = None,
         prior: float | None = None,
         constraints: bool = True,
+        covered: bool = False,
         **objects: str,
     ) -> RankedAnswers:
         """Rank the answers of a query by probability.
@@ -292,9 +308,11 @@ class Model(ABC):
             prior: The share of candidates that are answers; None for the model's own, which is one half for a network.
             constraints: Whether constraints lower the probabilities of answers in conflict with known facts. By
                 default, objects without the declared type and facts such as borders(x, x) are not proposed at all.
+            covered: Whether to leave out answers about which the model has little to go on: no formula reaches them,
+                and an object was never seen at its position. Known answers stay.
             objects: Variable → object.
         """
-        options = RankingOptions(top, known, restrict_to, candidates, max_candidates)
+        options = RankingOptions(top, known, restrict_to, candidates, max_candidates, covered)
         given = {**(bindings or {}), **objects}
         return self.rank(query, given, options, draws=draws, prior=prior, constraints=constraints)
 
@@ -372,8 +390,10 @@ class _CompiledFeatures:
         features: Mapping[int, Sequence[Feature]],
         config: TrainingConfig,
         constraints: Constraints,
+        found: Sequence[Constraint] = (),
     ) -> None:
         self.kb, self._features, self._config, self._constraints = kb, features, config, constraints
+        self._found = found
         self._evaluators: dict[int, FeatureEvaluator] = {}
         self._relation_scorers: dict[str, RelationScorer] = {}
         self._index: StepIndex | None = None
@@ -418,7 +438,7 @@ class _CompiledFeatures:
         """The checker of a query's tuples."""
         with self._lock:
             if query not in self._checkers:
-                self._checkers[query] = ConstraintChecker(self.kb, query, self._constraints)
+                self._checkers[query] = ConstraintChecker(self.kb, query, self._constraints, self._found)
             return self._checkers[query]
 
 
@@ -535,7 +555,7 @@ class GaifmanModel(Model):
         self,
         kb: KnowledgeBases,
         *,
-        constraints: Constraints | None = None,
+        constraints: Constraints | str | Path | None = FOUND,
         valid: KnowledgeBase | None = None,
         threads: int | None = None,
         callback: Callback | None = None,
@@ -544,6 +564,7 @@ class GaifmanModel(Model):
 
         What ranked lists hide is chosen by the ranks of validation facts, if there are some.
         """
+        as_constraints(constraints)  # an error now, not after the training
         given = as_collection(kb)
         if valid is not None:
             check_validation(replace(self.config, hide=self._hide), self.query)
@@ -551,7 +572,8 @@ class GaifmanModel(Model):
             return self._fit_listwise(given, constraints, valid, callback)
         kbs, query, features = prepare_training(given, self._source, self._phi)
         self.base = untrained_copy(self.base)
-        sources = training_sources(kbs, query, features, self.config, constraints)
+        rules = as_constraints(constraints, kbs[0], query)
+        sources = training_sources(kbs, query, features, self.config, rules)
         trainer = Trainer(sources, self.config, self.base, threads)
         scorer = trainer.train(callback)
         held_out = trainer.held_out(scorer)
@@ -568,7 +590,7 @@ class GaifmanModel(Model):
         self.meta = {
             "kind": "model",
             "query": str(query),
-            **training_metadata(self.config, self.base, given, constraints),
+            **training_metadata(self.config, self.base, given, rules, found=_constraints_of(rules, kbs, query)),
             "features": len(self.features),
             "metrics": {"answers": answers, "losses": losses_as_json(scorer), **claimed},
             "calibration": self.held_out_report.reliability_table(),
@@ -579,7 +601,7 @@ class GaifmanModel(Model):
     def _fit_listwise(
         self,
         given: Sequence[KnowledgeBase],
-        constraints: Constraints | None,
+        constraints: Constraints | str | Path | None,
         valid: KnowledgeBase | None,
         callback: Callback | None,
     ) -> Self:
@@ -591,11 +613,12 @@ class GaifmanModel(Model):
             self._phi, [len(query.variables)], schema.relations, sorted(schema.attributes), kbs[0]
         )
         check_formulas(formulas, constants=len(kbs) == 1)
-        choice = None if valid is None else self._choose_hiding(kb, query, valid, len(kbs), constraints)
+        rules = as_constraints(constraints, kb, query)
+        choice = None if valid is None else self._choose_hiding(kb, query, valid, len(kbs), rules)
         if choice is not None or "hide_choice" in self.meta:
             self.config = replace(self.config, hide="facts" if choice is None else choice.chosen)
         config = settings_for(self.config, len(kbs))
-        examples = TrainingExamples(kb, query, config, constraints)
+        examples = TrainingExamples(kb, query, config, rules)
         trained = train_relation(examples, config, callback, formulas=formulas)
         rankers = replace(trained.rankers, odds=fit_odds(trained.proposals))
         self.query, self._scorer = query, rankers
@@ -607,7 +630,7 @@ class GaifmanModel(Model):
         self.meta = {
             "kind": "model",
             "query": str(query),
-            **training_metadata(self.config, None, given, constraints, formulas),
+            **training_metadata(self.config, None, given, rules, formulas, _constraints_of(rules, [kb], query)),
             **({"hide_choice": choice.as_dict()} if choice else {}),
             "features": rankers.formula_count,
             "metrics": {"answers": len(examples.training_rows), **claimed},
@@ -639,10 +662,12 @@ class GaifmanModel(Model):
         prior: float | None = None,
         constraints: bool = True,
     ) -> Estimate:
-        """The probability that a tuple is an answer: `model.probability("ann", "cleo")`. See `probabilities`."""
-        return self.probabilities(
-            [objects], draws=draws, max_error=max_error, max_draws=max_draws, prior=prior, constraints=constraints
-        )[0]
+        """The probability that a tuple is an answer: `model.probability("ann", "cleo")`. See `probabilities`.
+
+        The estimate has the conflicts of the tuple, and says whether the model has little to go on.
+        """
+        predictor = self.predictor.with_prior(prior).with_constraints(constraints)
+        return predictor.probability(objects, DrawBudget(predictor.budget(draws).draws, max_error, max_draws))
 
     def probabilities(
         self,
@@ -767,6 +792,14 @@ class GaifmanModel(Model):
         )
 
 
+def _constraints_of(
+    constraints: Constraints, kbs: Sequence[KnowledgeBase], query: Query
+) -> list[FoundConstraint] | None:
+    """The constraints of the relation of a query that were found, if they are to act."""
+    relation = query.atomic_relation
+    return constraints_to_use(constraints, join_collection(kbs), [relation] if relation else [])
+
+
 def _base_model(config: TrainingConfig) -> BaseModel | None:
     return None if config.base == LISTWISE else config.make_base_model()
 
@@ -795,7 +828,7 @@ def fit(
     missing: float | None = DEFAULT_CONFIG.missing,
     seed: int = DEFAULT_CONFIG.seed,
     block_size: int = DEFAULT_CONFIG.block_size,
-    constraints: Constraints | None = None,
+    constraints: Constraints | str | Path | None = FOUND,
     valid: KnowledgeBase | None = None,
     threads: int | None = None,
     callback: Callback | None = None,
@@ -830,7 +863,8 @@ def fit(
             of ranked lists, and 0 for networks, whose probabilities and figures are corrected for it.
         seed: The seed of all random draws.
         block_size: Answers per block of examples, which is in memory at once.
-        constraints: Types and functional relations, which decide what a negative can be, and which answers respect.
+        constraints: What answers respect: constraints that are `found` in the data; also declared ones, from a file
+            or `parse_constraints`, which negatives respect, too; or `none`.
         valid: Validation facts, which are not trained on: what ranked lists hide is chosen by their ranks.
         threads: The number of threads; None for all processors. The model does not depend on it.
         callback: Called during training.

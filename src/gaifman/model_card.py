@@ -23,10 +23,13 @@ from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, saved_settings
 from gaifman.ranking.ranks import RANKING_NOTE, describe_sample
 from gaifman.sampling.constraints import Constraints
+from gaifman.sampling.found_constraints import FoundConstraint, found_from_dict
 from gaifman.training import LISTWISE, TrainingConfig
 
 MAX_FORMULAS = 20
 """Added formulas in the table of settings."""
+MAX_CONSTRAINTS = 100
+"""Found constraints in the table of settings."""
 MAX_RELATIONS = 50
 """Maximum number of listed relations: those with the most answers."""
 
@@ -145,10 +148,12 @@ def training_metadata(
     kbs: Sequence[KnowledgeBase],
     constraints: Constraints | None = None,
     formulas: Sequence[Feature] = (),
+    found: Sequence[FoundConstraint] | None = None,
 ) -> dict[str, Any]:
     """What the file and the card say about the training.
 
     Settings, base model (None for ranked lists), knowledge bases, any constraints, and formulas added to mined ones.
+    `found` are constraints that were found in the data; None if they do not act.
     """
     sizes = [
         {"fingerprint": kb.fingerprint, "objects": len(kb.objects), "relations": len(kb.relations), "facts": len(kb)}
@@ -162,6 +167,7 @@ def training_metadata(
         else {"kind": base.kind, "settings": saved_settings(base) or {}},
         "kb": sizes[0] if len(sizes) == 1 else {"collection": sizes, "shared_names": len(shared_names(kbs))},
         **({"constraints": text} if constraints and (text := constraints.to_text()) else {}),
+        **({} if found is None else {"found_constraints": [one.as_dict() for one in found]}),
         **({"added_formulas": [str(formula) for formula in formulas]} if formulas else {}),
     }
 
@@ -286,7 +292,10 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     rows += [(f"base model: {name}", value) for name, value in sorted(base["settings"].items())]
     rows += [("added formula", text) for text in added[:MAX_FORMULAS]]
     rows += [("more added formulas", len(added) - MAX_FORMULAS)] if len(added) > MAX_FORMULAS else []
-    return rows + [("constraint", line) for line in meta.get("constraints", "").splitlines()]
+    rows += [("constraint", line) for line in meta.get("constraints", "").splitlines()]
+    found = [found_from_dict(fields) for fields in meta.get("found_constraints", ())]
+    rows += [("constraint found in the data", str(one)) for one in found[:MAX_CONSTRAINTS]]
+    return rows + ([("more constraints found", len(found) - MAX_CONSTRAINTS)] if len(found) > MAX_CONSTRAINTS else [])
 
 
 def _metrics(meta: Mapping[str, Any]) -> str:

@@ -28,14 +28,14 @@ from gaifman.config import (
     checked_methods,
     no_deadline,
 )
-from gaifman.errors import KnowledgeBaseError, shorten
+from gaifman.errors import KnowledgeBaseError, escape_unprintable, shorten
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals
 from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.logic.ast import Query
 from gaifman.models.calibration import MIN_PROBABILITY, Calibration, correct_class_ratio, mean_over_draws
-from gaifman.sampling.constraints import ConstraintChecker
+from gaifman.sampling.constraints import Conflict, ConstraintChecker
 from gaifman.sampling.hiding import HiddenFacts, hide
 from gaifman.sampling.neighbourhoods import check_tuples
 from gaifman.training import Scorer, TrainingConfig
@@ -47,6 +47,10 @@ MIN_DRAWS = 10
 BLOCK_SIZE = 4_096
 """Neighbourhoods in memory at once."""
 
+LITTLE_TO_GO_ON = "little to go on"
+"""What is said of a tuple that no formula reaches, with an object that was never seen at its position."""
+
+Bools = npt.NDArray[np.bool_]
 Tuples = Sequence[Sequence[str]] | npt.NDArray[np.integer]
 """Tuples as names of objects, or as object ids of shape (tuples, arity)."""
 
@@ -78,12 +82,29 @@ class Estimate:
     """The standard error over the draws; NaN for a single draw."""
     draws: int
     """Neighbourhoods that were sampled; 0 if the relation has no trained model."""
+    conflicts: tuple[Conflict, ...] = field(default=(), compare=False)
+    """The constraints that make the tuple improbable, of what `probability` returns; answers have their own."""
+    uncovered_reason: str = field(default="", compare=False)
+    """Why the model has little to go on, or empty; likewise."""
 
     def __float__(self) -> float:
         return self.value
 
     def __str__(self) -> str:
-        return format_probability(self.value) + ("" if np.isnan(self.error) else f" ± {self.error:.3f}")
+        text = format_probability(self.value) + ("" if np.isnan(self.error) else f" ± {self.error:.3f}")
+        notes = [conflict.message for conflict in self.conflicts]
+        notes += [f"{LITTLE_TO_GO_ON}: {self.uncovered_reason}"] if self.uncovered_reason else []
+        return f"{text} ({'; '.join(map(escape_unprintable, notes))})" if notes else text
+
+    def __repr__(self) -> str:
+        notes = [f", conflicts={self.conflicts}"] * bool(self.conflicts)
+        notes += [f", uncovered_reason={self.uncovered_reason!r}"] * bool(self.uncovered_reason)
+        return f"Estimate(value={self.value}, error={self.error}, draws={self.draws}{''.join(notes)})"
+
+    @property
+    def covered(self) -> bool:
+        """Whether the model has more to go on than that an object exists."""
+        return not self.uncovered_reason
 
     def _repr_html_(self) -> str:
         return stack(bar(self.value, self))
@@ -166,6 +187,10 @@ class Predictor(ABC):
     def model_estimates(self, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> Estimates:
         """The probabilities of tuples by the model alone, without constraints."""
 
+    @abstractmethod
+    def reached(self, tuples: Ints, hidden: HiddenFacts, deadline: Deadline | None = None) -> Bools:
+        """Shape (b,): whether a formula of the model is about each tuple, besides what is true of any."""
+
     @property
     def trained(self) -> bool:
         """Whether there is a trained model, not only the fallback."""
@@ -225,6 +250,62 @@ class Predictor(ABC):
         ids = self.tuple_ids(tuples)
         return self.estimate(ids, self.hidden_facts(ids, budget.deadline.limit_budget()), budget)
 
+    def probability(self, objects: Sequence[str], budget: DrawBudget) -> Estimate:
+        """The probability of one tuple, with its conflicts, and whether the model has little to go on."""
+        ids = self.tuple_ids([objects])
+        hidden = self.hidden_facts(ids, budget.deadline.limit_budget())
+        found = self.estimate(ids, hidden, budget)[0]
+        [reason] = self.uncovered_reasons(ids, hidden, budget.deadline)
+        return replace(found, conflicts=self.conflicts(ids, hidden), uncovered_reason=reason)
+
+    def conflicts(self, tuples: Ints, hidden: HiddenFacts) -> tuple[Conflict, ...]:
+        """The conflicts of one tuple (1, arity)."""
+        return () if self.constraints is None else self.constraints.conflicts(tuples, hidden)
+
+    # Coverage
+
+    def seen(self, tuples: Ints, hidden: HiddenFacts) -> Bools:
+        """Shape (b, arity): whether an object is at its position in a visible fact of the relation.
+
+        It is not known of another query than a relation, and means nothing for a relation of one position.
+        """
+        relation = self.query.atomic_relation
+        if relation is None or self.arity == 1:
+            return np.zeros(tuples.shape, bool)
+        facts = self.kb.tuples(relation)
+        first = self.kb.fact_ids(self.relation_id(relation), facts[:1])
+        rows, owners = hidden.facts - (first[0] if len(first) else 0), hidden.owners()
+        own = (rows >= 0) & (rows < len(facts))
+        rows, owners = rows[own], owners[own]
+        counts = np.empty(tuples.shape, np.int64)
+        for position, objects in enumerate(tuples.T):
+            counts[:, position] = np.bincount(facts[:, position], minlength=len(self.kb.objects))[objects]
+            same = facts[rows, position] == objects[owners]
+            np.subtract.at(counts[:, position], owners[same], 1)
+        return counts > 0
+
+    def uncovered(self, tuples: Ints, hidden: HiddenFacts, deadline: Deadline | None = None) -> Bools:
+        """Shape (b,): whether no formula reaches a tuple, and one of its objects was never seen at its position."""
+        found: Bools = np.asarray(~self.seen(tuples, hidden).all(axis=1))
+        rows = np.flatnonzero(found)
+        found[rows] = ~self.reached(tuples[rows], hidden.select(rows), deadline)
+        return found
+
+    def uncovered_reasons(self, tuples: Ints, hidden: HiddenFacts, deadline: Deadline | None = None) -> list[str]:
+        """Why the model has little to go on, for each tuple; empty for others."""
+        uncovered, seen = self.uncovered(tuples, hidden, deadline), self.seen(tuples, hidden)
+        return [self._reason(*row) if left else "" for left, *row in zip(uncovered, tuples, seen, strict=True)]
+
+    def _reason(self, objects: Ints, seen: Bools) -> str:
+        """Why the model has little to go on for one tuple."""
+        reasons = ["no formula reaches it" if self.arity > 1 else "no formula is true of it"]
+        if self.query.atomic_relation is not None and self.arity > 1:
+            named = ((position, self.kb.object_name(objects[position])) for position in np.flatnonzero(~seen).tolist())
+            reasons += [f"{format_name(name)} was never seen at position {position + 1}" for position, name in named]
+        return ", and ".join(reasons)
+
+    # Estimates
+
     def estimate(self, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> Estimates:
         """The probabilities of tuples, with standard errors, by the model and the constraints."""
         return self.constrain(self.model_estimates(tuples, hidden, budget), tuples, hidden, budget.deadline)
@@ -242,7 +323,7 @@ class Predictor(ABC):
         """The model's estimates, lower for tuples in conflict with facts that are not hidden from them."""
         if self.constraints is None:
             return estimates
-        return estimates.scale(self.constraints.factors(tuples, hidden, deadline))
+        return estimates.scale(self.constraints.factors(tuples, hidden, estimates.values, deadline))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +341,10 @@ class FallbackPredictor(Predictor):
         if self.prior is not None:
             values = Calibration.identity().with_prior(self.prior).apply(values)
         return Estimates(values, np.zeros(len(values)), np.zeros(len(values), np.int32))
+
+    def reached(self, tuples: Ints, hidden: HiddenFacts, deadline: Deadline | None = None) -> Bools:
+        """There are no formulas."""
+        return np.zeros(len(tuples), bool)
 
     def fallback_probabilities(self, tuples: Ints) -> Floats:
         """Shape (tuples,), float64: (m + ½) / (arity + 1), where m objects are at the same position of another fact.
@@ -311,6 +396,13 @@ class NetworkPredictor(Predictor):
                 errors = estimate_from_sums(self.mean_calibration, sums[left], squares[left], counts[left]).errors
                 left = left[~((errors <= budget.max_error) & (drawn >= MIN_DRAWS))]
         return estimate_from_sums(self.mean_calibration, sums, squares, counts)
+
+    def reached(self, tuples: Ints, hidden: HiddenFacts, deadline: Deadline | None = None) -> Bools:
+        """Shape (b,): whether a feature differs from its default in one of the neighbourhoods."""
+        sampling = self.config.sampling(self.budget().draws, "answer 0")
+        matrices = self._feature_blocks(tuples, sampling, hidden, deadline or no_deadline())
+        counts = np.concatenate([np.zeros(0, np.int64), *(np.diff(matrix.starts) for matrix in matrices)])
+        return np.asarray(counts.reshape(-1, sampling.draws).any(axis=1))
 
     @property
     def draw_ratio(self) -> float:

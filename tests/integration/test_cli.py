@@ -68,6 +68,17 @@ def test_info_lists_the_largest_relations_and_counts_the_others() -> None:
     assert "--all" not in output("info", "demo", "--all")
 
 
+def test_info_shows_constraints_with_their_evidence() -> None:
+    shown = output("info", "demo")
+    assert re.search(r"^functional: capital 1→2 +197 of 197 countries have one capital$", shown, flags=re.MULTILINE)
+    assert "more constraints (--all lists them)" in shown
+    assert "irreflexive: borders" in output("info", "demo", "--all")
+    found = json.loads(output("info", "demo", "--json"))["constraints"]
+    evidence = "630 of 630 facts are known both ways"
+    assert {"constraint": "symmetric: borders", "holds": 630, "instances": 630, "evidence": evidence} in found
+    assert len(found) == len(gaifman.find_constraints(gaifman.demo()))
+
+
 def test_info_of_several_files(family: Path, tmp_path: Path) -> None:
     ages = tmp_path / "ages.tsv"
     ages.write_text("ann\tage\t80\nbob\tage\t50.5\n")

@@ -22,6 +22,7 @@ QUERIES: list[tuple[str, dict[str, Any], str]] = [
     ("capital(x, 'paris')", {"known": "exclude"}, "196 candidates: country, without known answers"),
     ("borders('france', y)", {"prior": 0.01, "top": 3}, "196 candidates: country, 1 left out by constraints"),
     ("borders(x, y)", {"known": "exclude", "top": 4}, "37,982 candidates: pairs of country and country"),
+    ("capital(x, 'istanbul')", {}, "197 candidates: country"),
 ]
 
 
@@ -52,12 +53,26 @@ def test_three_interfaces_give_the_same_answers(
         assert reply.json == answers.as_dict() | {"truncated": answers.considered.count > len(answers)}
 
 
-def test_three_interfaces_give_the_same_explanation(
+def test_three_interfaces_leave_out_the_same_answers(
     tmp_path: Path, completion: gaifman.Completion, client: Client
 ) -> None:
-    explanation = completion.explain("capital", "france", "paris")
+    query = "capital(x, 'istanbul')"
+    answers = completion.answers(query, covered=True)
+    assert all(answer.covered for answer in answers)
     completion.save(tmp_path / "demo.gaifman")
-    words = ("explain", str(tmp_path / "demo.gaifman"), "demo", "capital('france', y)", "--answer", "paris")
+    assert json_output("answer", str(tmp_path / "demo.gaifman"), "demo", query, "--covered") == answers.as_dict()
+    reply = client.get(f"/api/answers?{urlencode({'query': query, 'covered': 'true'})}")
+    assert reply.json == answers.as_dict() | {"truncated": answers.considered.count > len(answers)}
+
+
+@pytest.mark.parametrize("city", ["paris", "chamonix"])
+def test_three_interfaces_give_the_same_explanation(
+    city: str, tmp_path: Path, completion: gaifman.Completion, client: Client
+) -> None:
+    explanation = completion.explain("capital", "france", city)
+    assert [str(one) for one in explanation.conflicts] == ["conflicts with capital(france, paris)"] * (city != "paris")
+    completion.save(tmp_path / "demo.gaifman")
+    words = ("explain", str(tmp_path / "demo.gaifman"), "demo", "capital('france', y)", "--answer", city)
     assert json_output(*words) == explanation.as_dict()
-    body = client.post("/api/explanations", {"query": "capital('france', y)", "answer": ["paris"]}).json
+    body = client.post("/api/explanations", {"query": "capital('france', y)", "answer": [city]}).json
     assert {name: body[name] for name in explanation.as_dict()} == explanation.as_dict()

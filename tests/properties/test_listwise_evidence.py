@@ -231,3 +231,59 @@ def test_the_best_candidates_are_scored_at_all_positions(seed: int, monkeypatch:
             others = [scores[one] for one in rivals if one not in best]
             if case.arity > 1 and best and others:
                 assert scores[best].min() > max(others)
+
+
+# Coverage: formulas that join the objects, and positions that were seen
+
+
+def random_predictor(case: Case) -> ListwisePredictor:
+    """The predictor; of some cases, the formulas of a position do not count, or have no weight."""
+    predictor = predictor_of(case)
+    weights = predictor.odds.weights.copy()
+    weights[: case.arity] *= case.weights.integers(0, 2, case.arity)
+    return replace(predictor, odds=replace(predictor.odds, weights=weights))
+
+
+def is_seen(case: Case, objects: tuple[int, ...], position: int, hidden: set[int]) -> bool:
+    """Whether a visible fact has the object at the position."""
+    name = case.kb.object_name(objects[position])
+    hidden_facts = {case.kb.fact_by_id(number) for number in hidden}
+    return any(fact.objects[position] == name for fact in case.kb.facts(case.relation) if fact not in hidden_facts)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_coverage_equals_its_definition(seed: int) -> None:
+    case = Case(seed)
+    predictor = random_predictor(case)
+    tuples = np.array([*product(range(7), repeat=case.arity)], np.int32)[:: 1 if case.arity < 3 else 17]
+    own = case.kb.fact_ids(case.kb.content.relations.find(case.relation) or 0, tuples)
+    more = case.hidden.tolist()
+    unseen = [sorted({*more, *([int(fact)] if fact >= 0 else [])}) for fact in own]
+    starts = np.append(0, np.cumsum([len(facts) for facts in unseen])).astype(np.int64)
+    hidden = HiddenFacts(starts, np.array([fact for facts in unseen for fact in facts], np.int64))
+    uncovered, reasons = predictor.uncovered(tuples, hidden), predictor.uncovered_reasons(tuples, hidden)
+    for row, objects in enumerate(map(tuple, tuples.tolist())):
+        evidence = [*collect_evidence(predictor.scorer, predictor.odds, list(objects), hidden.of(row))]
+        reached = any(one.joins and one.effect for one in evidence)
+        if case.arity == 1:
+            statistics = ("count", 0), ("facts", 0), ("known", 0), ("mark", case.relation, 0, 0)
+            assert uncovered[row] == (not any(one.effect for one in evidence if one.key not in statistics))
+            assert reasons[row] == ("no formula is true of it" if uncovered[row] else "")
+            continue
+        seen = [is_seen(case, objects, position, set(unseen[row])) for position in range(case.arity)]
+        assert uncovered[row] == (not reached and not all(seen))
+        assert bool(reasons[row]) == uncovered[row]
+        if uncovered[row]:
+            told = [f"never seen at position {position + 1}" in reasons[row] for position in range(case.arity)]
+            assert told == [not each for each in seen]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_coverage_is_the_same_alone_and_together(seed: int) -> None:
+    case = Case(seed)
+    predictor = random_predictor(case)
+    tuples = np.array([[case.rng.randrange(7) for _ in range(case.arity)] for _ in range(20)], np.int32)
+    hidden = predictor.hidden_facts(tuples)
+    together = predictor.uncovered_reasons(tuples, hidden)
+    rows = [np.array([row]) for row in range(len(tuples))]
+    assert together == [predictor.uncovered_reasons(tuples[row], hidden.select(row))[0] for row in rows]

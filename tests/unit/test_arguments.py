@@ -107,6 +107,7 @@ def example(cls: type) -> Any:
         "Completion": completion,
         "Conflict": lambda: gaifman.Conflict("functional: r 1→2", "conflicts with r(a, b)", "always", 0.1),
         "Constraints": lambda: gaifman.parse_constraints("functional: works_in 1->2"),
+        "FoundConstraint": lambda: gaifman.find_constraints(gaifman.demo(), ["capital"])[0],
         "Engine": lambda: gaifman.Engine(small(), threads=1),
         "Estimate": lambda: model.probability("p01", "t1"),
         "Estimates": lambda: model.probabilities([("p01", "t1")]),

@@ -212,6 +212,12 @@ def _first_witness(witnesses: list[list[str]]) -> tuple[str]:
     "--max-candidates", type=int, default=100_000, show_default=True, help="Limit for tuples of several variables."
 )
 @no_constraints_option
+@click.option(
+    "--covered",
+    is_flag=True,
+    help="Leave out answers about which the model has little to go on: no formula reaches them, and an object was "
+    "never seen at its position. Known answers stay.",
+)
 @kb_options
 @json_option
 def answer(
@@ -227,6 +233,7 @@ def answer(
     candidates: str,
     max_candidates: int,
     no_constraints: bool,
+    covered: bool,
     reading: InputOptions,
     as_json: bool,
 ) -> None:
@@ -258,6 +265,7 @@ def answer(
             draws=draws,
             prior=prior,
             constraints=not no_constraints,
+            covered=covered,
         )
     if as_json:
         print_json(ranked.as_dict())
@@ -273,18 +281,21 @@ def _print_ranked(answers: RankedAnswers, assumption: tuple[str, str], hint: str
     if not len(answers):
         click.echo("no candidate is left to rank", err=True)
         return
-    marked, conflicting = (any(flags) for flags in zip(*((row.known, row.conflicts) for row in answers), strict=True))
+    listed = list(answers)
+    marked, conflicting = (any(flags) for flags in zip(*((row.known, row.conflicts) for row in listed), strict=True))
     columns = [*answers.variables, "probability", *["known"] * marked, *["conflicts"] * conflicting]
     rows = [
         (
             *row.names,
-            str(row.estimate),
+            str(row.estimate) + ("" if row.covered else " *"),
             *(["yes" if row.known else "–"] if marked else []),
             *(["; ".join(map(str, row.conflicts)) or "–"] if conflicting else []),
         )
-        for row in answers
+        for row in listed
     ]
     print_table("Answers", columns, rows)
+    for footnote in answers.footnotes:
+        click.echo(f"* {footnote} (--covered leaves these out)")
     if answers.answer_set is not None:
         click.echo(f"\n{answers.answer_set}")
 
@@ -368,7 +379,8 @@ def _print_explanation(explanation: Explanation, assumption: tuple[str, str]) ->
 
     known = f" ({explanation.known_note})" if explanation.known else ""
     fields = [("prediction", explanation.query + known), ("probability", str(explanation.estimate))]
-    print_fields([*fields, assumption])
+    coverage = [] if explanation.covered else [("note", explanation.coverage_note)]
+    print_fields([*fields, assumption, *coverage])
     for title, reasons in (("For", explanation.supporting), ("Against", explanation.opposing)):
         if reasons:
             rows = [(f"{reason.effect:+.3f}", reason.formula, reason.evidence) for reason in reasons]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gaifman.features.feature_sets import FeatureSet
     from gaifman.kb.knowledge_base import KnowledgeBase
     from gaifman.logic.ast import Query
+    from gaifman.sampling.found_constraints import FoundConstraint
     from gaifman.sampling.neighbourhoods import Neighbourhood
 
 MAX_RELATIONS = 20
@@ -37,16 +38,20 @@ BAR_WIDTH = 40
 CONFIDENCE_BINS = 10
 OUTPUT_FORMATS = ("facts", "triples", "nary", "parquet", "duckdb")
 MAX_PATH_LENGTH = 5
+MAX_SEARCHED_FACTS = 5_000_000
+"""Facts up to which constraints are looked for without `--all`: some seconds of work."""
+KIND_ORDER = ("functional", "symmetric", "asymmetric", "types", "irreflexive")
 INPUT_KINDS = ("query", "formula", "feature")
 
 
 @click.command(short_help="Show the contents of a knowledge base.")
 @click.argument("kb", nargs=-1, required=True)
-@click.option("--all", "show_all", is_flag=True, help="List every relation and attribute.")
+@click.option("--all", "show_all", is_flag=True, help="List every relation, attribute and constraint.")
 @input_options
 @json_option
 def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bool) -> None:
-    """Show the contents of a knowledge base: its size, relations, attributes and confidences.
+    """Show the contents of a knowledge base: its size, relations, attributes, confidences, and the constraints that
+    nearly all facts keep.
 
     \b
     Examples:
@@ -58,13 +63,18 @@ def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bo
     """
     known = reading.read(*kb)
     body = kb_summary(known)
+    searched = show_all or len(known) <= MAX_SEARCHED_FACTS
+    constraints = _find_constraints(known) if searched else []
     if as_json:
-        print_json(body)
+        print_json(body | {"constraints": [one.as_dict() for one in constraints] if searched else None})
         return
     print_fields((name, body[name]) for name in ("objects", "facts", "relations", "attributes", "fingerprint"))
     _print_confidences(body.get("confidences"))
     _print_relations(known, None if show_all else MAX_RELATIONS)
     _print_attributes(known, None if show_all else MAX_RELATIONS)
+    _print_constraints(constraints, None if show_all else MAX_RELATIONS)
+    if not searched:
+        click.echo(f"\nmore than {MAX_SEARCHED_FACTS:,} facts: constraints are looked for with --all")
     if known.notes:
         notes = [(note.text, note.count, note.example) for note in known.notes]
         print_table("Notes on reading", ["note", "count", "example"], notes, right=[1])
@@ -134,6 +144,24 @@ def _print_attributes(kb: KnowledgeBase, limit: int | None) -> None:
     ]
     print_table("Attributes", ["name", "values", "min", "max"], rows, right=[1, 2, 3])
     print_more(len(kb.attributes) - len(rows), "attributes", "--all lists them")
+
+
+def _find_constraints(kb: KnowledgeBase) -> list[FoundConstraint]:
+    """Return the constraints that facts keep: those that say most first, and those of large relations first."""
+    from gaifman.sampling.found_constraints import find_constraints
+
+    def order(found: FoundConstraint) -> tuple[int, int, str]:
+        kind = KIND_ORDER.index(str(found.constraint).partition(":")[0])
+        return kind, -found.instances, str(found.constraint)
+
+    return sorted(find_constraints(kb), key=order)
+
+
+def _print_constraints(constraints: list[FoundConstraint], limit: int | None) -> None:
+    if constraints:
+        rows = [(str(found.constraint), found.evidence) for found in constraints[:limit]]
+        print_table("Constraints found in the data", ["constraint", "evidence"], rows)
+        print_more(len(constraints) - len(rows), "constraints", "--all lists them")
 
 
 @click.command(short_help="Convert a knowledge base to another format.")

@@ -152,8 +152,11 @@ def training_options(command: Command) -> Command:
 @training_options
 @click.option(
     "--constraints",
-    metavar="FILE",
-    help="Functional relations and types of positions. Negatives and answers respect them.",
+    metavar="FILE|found|none",
+    default="found",
+    show_default=True,
+    help="Constraints that answers respect: those found in the data, also those of FILE, or none. Negatives respect "
+    "those of FILE.",
 )
 @click.option(
     "--valid",
@@ -171,7 +174,7 @@ def train(
     output: str,
     also: tuple[str, ...],
     relations: tuple[str, ...],
-    constraints: str | None,
+    constraints: str,
     valid: str | None,
     threads: int | None,
     checkpoint_interval: float | None,
@@ -202,8 +205,8 @@ def train(
     _check_output(output, plot, force=force)
     name, parts = feature_sources(phi)
     settings = {**training_settings, "phi": name, "options": parse_model_options(options)}
-    rules = read_text_file(constraints) if constraints else None
-    spec = TrainingSpec(settings, query, relations or None, parts, rules)
+    rules = None if constraints in ("found", "none") else read_text_file(constraints)
+    spec = TrainingSpec(settings, query, relations or None, parts, rules, constraints != "none")
     spec.check()
     sources = [kb, *reading.extra_files]
     _check_sources([*sources, *also, *([valid] if valid else [])])
@@ -365,14 +368,10 @@ def _is_phi_file(name: str) -> bool:
 
 def read_text_file(path: str) -> SourceText:
     """Read a text file of a setting."""
-    from gaifman.errors import InputError
+    from gaifman.io.files import read_text
     from gaifman.jobs.train import SourceText
 
-    try:
-        return SourceText(Path(path).name, Path(path).read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"cannot read {path}: {reason}") from None
+    return SourceText(Path(path).name, read_text(path))
 
 
 def _reopen_kbs(record: dict[str, Any]) -> list[KnowledgeBase]:

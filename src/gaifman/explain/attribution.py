@@ -155,6 +155,8 @@ def explain_network(
         counterfactual,
         _diagram(sample, reasons, counterfactual),
         len(hidden.facts) > 0,
+        sample.conflicts,
+        predictor.uncovered_reasons(tuples, hidden, budget.deadline)[0],
     )
 
 
@@ -199,7 +201,7 @@ def _draw_sample(predictor: NetworkPredictor, tuples: Ints, hidden: HiddenFacts,
         budget,
         estimates[0],
         predictor.constrain(estimates, tuples, hidden, budget.deadline)[0],
-        () if predictor.constraints is None else predictor.constraints.conflicts(tuples, hidden),
+        predictor.conflicts(tuples, hidden),
         fact,
         neighbourhoods,
         matrix,

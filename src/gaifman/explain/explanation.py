@@ -30,16 +30,16 @@ from typing import Any
 
 import numpy as np
 
-from gaifman._html import Html, bold, bullet_list, code, element, paragraph, signed_number, stack, table
+from gaifman._html import Html, bold, bullet_list, code, element, muted, paragraph, signed_number, stack, table
 from gaifman.errors import escape_unprintable, plural
 from gaifman.explain.svg import Diagram, render_svg
 from gaifman.kb.knowledge_base import Fact
 from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import Constant, Query, substitute, to_bracketed
 from gaifman.models.calibration import MIN_PROBABILITY, log_odds, logistic
-from gaifman.predict import DrawBudget, Estimate, Predictor, format_probability
+from gaifman.predict import LITTLE_TO_GO_ON, DrawBudget, Estimate, Predictor, format_probability
 from gaifman.queries.witnesses import are_answers
-from gaifman.sampling.constraints import Conflict
+from gaifman.sampling.constraints import Conflict, lower
 from gaifman.sampling.hiding import HiddenFacts
 
 MAX_PRINTED_FACTS = 4
@@ -170,6 +170,15 @@ class Explanation:
     """One of the sampled neighbourhoods."""
     hidden: bool = True
     """For a known answer, whether facts or values were hidden. The lack of a fact cannot be hidden."""
+    conflicts: tuple[Conflict, ...] = ()
+    """The constraints that make it improbable."""
+    uncovered_reason: str = ""
+    """Why the model has little to go on, or empty."""
+
+    @property
+    def covered(self) -> bool:
+        """Whether a formula reaches it, or all its objects were seen at their positions."""
+        return not self.uncovered_reason
 
     @property
     def known_note(self) -> str:
@@ -182,6 +191,11 @@ class Explanation:
     def probability(self) -> float:
         """The value of the estimate."""
         return self.estimate.value
+
+    @property
+    def coverage_note(self) -> str:
+        """That the model has little to go on, and why; or empty."""
+        return "" if self.covered else escape_unprintable(f"{LITTLE_TO_GO_ON}: {self.uncovered_reason}")
 
     @property
     def log_odds(self) -> float:
@@ -218,6 +232,7 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"{escape_unprintable(self.query)}: {self.estimate}{f', {self.known_note}' if self.known else ''}"]
+        lines += [] if self.covered else [f"  {self.coverage_note}"]
         for reason in self.reasons:
             lines.append(f"  {reason.effect:+.3f}  {escape_unprintable(reason.formula)}")
             lines.append(f"{'':10}{reason.evidence}")
@@ -237,6 +252,9 @@ class Explanation:
             "hidden": self.known and self.hidden,
             **self.estimate.as_dict(),
             "log_odds": self.log_odds,
+            "conflicts": [conflict.as_dict() for conflict in self.conflicts],
+            "covered": self.covered,
+            "uncovered_reason": self.uncovered_reason,
             "reasons": [reason.as_dict() for reason in self.reasons],
             "parts": self.parts.as_dict(),
             "counterfactual": self.counterfactual.as_dict() if self.counterfactual else None,
@@ -274,8 +292,10 @@ def render_html(explanation: Explanation) -> str:
     if other:
         facts = bullet_list(code(fact) for fact in other.facts)
         last = element("div", "without these facts: ", bold(explanation.counterfactual_text), facts)
+    coverage = [] if explanation.covered else [paragraph(muted(explanation.coverage_note))]
     return stack(
         paragraph(code(explanation.query), ": ", bold(explanation.estimate), known),
+        *coverage,
         table(("log-odds", "formula", "facts"), rows),
         last,
         Html(explanation.svg()),
@@ -364,11 +384,10 @@ def query_text(query: Query, names: tuple[str, ...]) -> str:
 
 def conflict_reasons(explained: ExplainedTuple) -> Iterator[Reason]:
     """The reason for each conflict: by how much it lowers the log-odds, after those before it."""
-    before, factor = float(log_odds(explained.model_estimate.value)), 1.0
+    before, value = float(log_odds(explained.model_estimate.value)), explained.model_estimate.value
     for number, conflict in enumerate(explained.conflicts, start=1):
-        factor *= conflict.factor
         last = number == len(explained.conflicts)  # exactly what is left, so that the effects add up
-        value = explained.estimate.value if last else max(explained.model_estimate.value * factor, MIN_PROBABILITY)
+        value = explained.estimate.value if last else max(lower(value, conflict), MIN_PROBABILITY)
         after = float(log_odds(value))
         words = f"{conflict.message}; the constraint {conflict.evidence}"
         draws = explained.budget.draws

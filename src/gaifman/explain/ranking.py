@@ -149,6 +149,8 @@ def explain_ranking(
         counterfactual,
         _diagram(predictor.scorer.index, explained, reasons, counterfactual),
         len(hidden.facts) > 0,
+        explained.conflicts,
+        predictor.uncovered_reasons(tuples, hidden, budget.deadline)[0],
     )
 
 
@@ -162,7 +164,7 @@ def _estimate(predictor: ListwisePredictor, tuples: Ints, hidden: HiddenFacts, b
         budget,
         estimates[0],
         predictor.constrain(estimates, tuples, hidden, budget.deadline)[0],
-        () if predictor.constraints is None else predictor.constraints.conflicts(tuples, hidden),
+        predictor.conflicts(tuples, hidden),
         cache(predictor.kb.fact_by_id),
     )
 

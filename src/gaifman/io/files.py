@@ -232,6 +232,16 @@ def translate_read_errors(name: str) -> Iterator[None]:
         raise InputError(f"{name} cannot be read: {_reason(error)}") from None
 
 
+def read_text(path: str | Path) -> str:
+    """Return the UTF-8 text of a small file."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        unreadable = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "no file can have that name"
+        reason = error.strerror if isinstance(error, OSError) else unreadable
+        raise InputError(f"cannot read {path}: {reason}") from None
+
+
 def read_blocks(
     source: InputFile, limits: Limits, progress: ProgressCallback | None = None, size: int = BLOCK_SIZE
 ) -> Iterator[TextBlock]:

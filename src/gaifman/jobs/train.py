@@ -71,6 +71,9 @@ class TrainingSpec:
     phi: tuple[str | SourceText, ...] = ()
     """Names of feature sets and texts of `.phi` files; empty for the named set of the settings."""
     constraints: SourceText | None = None
+    """Declared constraints."""
+    find_constraints: bool = True
+    """Whether constraints that are found in the data act, too."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -82,7 +85,8 @@ class TrainingSpec:
         phi = tuple(part if isinstance(part, str) else SourceText(**part) for part in fields["phi"])
         constraints = SourceText(**fields["constraints"]) if fields["constraints"] else None
         relations = None if fields["relations"] is None else tuple(fields["relations"])
-        return cls(fields["config"], fields["query"], relations, phi, constraints)
+        find = bool(fields["find_constraints"])
+        return cls(fields["config"], fields["query"], relations, phi, constraints, find)
 
     def check(self) -> None:
         """Raise an error for what is wrong without looking at a knowledge base."""
@@ -124,10 +128,10 @@ class TrainingSpec:
         query = relation_query("r", 2) if self.query is None else parse_query(self.query)
         return resolve_config(TrainingConfig.from_settings(self.config), query)
 
-    def load_constraints(self, kb: KnowledgeBase) -> Constraints | None:
-        """Return the constraints."""
+    def load_constraints(self, kb: KnowledgeBase) -> Constraints:
+        """Return the declared constraints."""
         if self.constraints is None:
-            return None
+            return Constraints(find=self.find_constraints)
         query = None if self.query is None else parse_query(self.query, kb)
         return parse_constraints(self.constraints.text, kb, query=query, source=self.constraints.name)
 

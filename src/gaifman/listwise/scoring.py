@@ -36,7 +36,7 @@ from gaifman.listwise.ranker import (
 )
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.models.calibration import exp
-from gaifman.predict import DrawBudget, Estimates, Predictor
+from gaifman.predict import Bools, DrawBudget, Estimates, Predictor
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.threads import ProcessLock
 
@@ -176,6 +176,21 @@ class Scorer:
                 found,
             )
         return found, total
+
+    def reached(self, objects: Sequence[int], hidden: Longs = NOTHING, added: Entries | None = None) -> Ints:
+        """The candidates that a formula with a weight leads to, ascending, given the objects at other positions."""
+        joins = self._weights != 0
+        joins[self.ranker.first_added + self.ranker.added.own] = False  # about the candidate alone
+        with self._spaces.use() as space:
+            found, formulas, _ = self._reach(space, objects, hidden, added)
+            return np.unique(found[joins[formulas]])
+
+    def has_features(self, obj: int, hidden: Longs) -> bool:
+        """Whether a formula with a weight is true of a candidate alone."""
+        marks, _ = self.own_features(obj, hidden)
+        if any(self.ranker.mark_weights[mark] for mark in marks):
+            return True
+        return any(self.ranker.added_weights[number] for number in self.ranker.added.values_at([obj], hidden))
 
     def _reach(
         self,
@@ -378,6 +393,24 @@ class RelationScorer:
                 shares[rows], known[rows] = self._question(*own, position, added, cache)
         return np.maximum(shares, MIN_LOG_SHARE), np.log1p(known)
 
+    def reached(self, tuples: Ints, hidden: HiddenFacts, position: int, deadline: Deadline | None = None) -> Bools:
+        """Shape (b,): whether a formula with a weight leads to the object at a position, given the others.
+
+        Of a relation of one position, whether one is true of the object.
+        """
+        deadline = deadline or current_deadline() or no_deadline()
+        found, scorer = np.zeros(len(tuples), bool), self.scorers[position]
+        if self.arity == 1:
+            alone = enumerate(tuples[:, 0].tolist())
+            return np.array([scorer.has_features(obj, freeze(hidden.of(row))) for row, obj in alone], bool)
+        groups = self.group_questions(tuples, hidden, position)
+        questions = [(tuples[rows[0]].tolist(), freeze(hidden.of(int(rows[0])))) for rows in groups]
+        with deadline.activate():
+            for rows, question, added in zip(groups, questions, scorer.added(questions), strict=True):
+                deadline.check()
+                found[rows] = np.isin(tuples[rows, position], scorer.reached(*question, added))
+        return found
+
     def candidate_scores(self, tuples: Ints, position: int) -> Floats:
         """Shape (tuples, objects), float64: a score of every object at a position of the tuples, for ranks.
 
@@ -528,6 +561,14 @@ class ListwisePredictor(Predictor):
         values = self.odds.probabilities(evidence)
         draws = 1 if self.config.size is None else self.config.draws
         return Estimates(values, np.full(len(values), np.nan), np.full(len(values), draws, np.int32))
+
+    def reached(self, tuples: Ints, hidden: HiddenFacts, deadline: Deadline | None = None) -> Bools:
+        """Shape (b,): whether a formula leads to an object of a tuple from its others, and counts."""
+        found = np.zeros(len(tuples), bool)
+        for position in np.flatnonzero(self.odds.weights[: self.arity]).tolist():
+            left = np.flatnonzero(~found)
+            found[left] = self.scorer.reached(tuples[left], hidden.select(left), position, deadline)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,6 +240,8 @@ class RankingOptions:
     `auto` is `typed` for one variable, and for several the first of `typed`, `seen` and `near` within the limit."""
     max_candidates: int = MAX_CANDIDATES
     """Limit on the candidates for several variables."""
+    covered: bool = False
+    """Whether to leave out answers about which the model has little to go on, unless they are known."""
     deadline: Deadline = field(default_factory=no_deadline)
     """Checked between blocks of candidates."""
 

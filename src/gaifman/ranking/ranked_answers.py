@@ -10,9 +10,9 @@ object twice where no known fact has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from gaifman.errors import escape_unprintable, plural
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, rows_in
 from gaifman.models.calibration import mean_over_draws
-from gaifman.predict import Estimate, Estimates, NetworkPredictor, Predictor
+from gaifman.predict import LITTLE_TO_GO_ON, Estimate, Estimates, NetworkPredictor, Predictor
 from gaifman.queries.answers import answers as exact_answers
 from gaifman.ranking.candidates import DEFAULT_OPTIONS, NO_TYPES, QueryPattern, RankingOptions, select_candidates
 from gaifman.sampling.constraints import Conflict, Rule, TypeRule
@@ -42,8 +42,12 @@ MAX_SET_NAMES, COVERAGE = 8, 0.9
 """Objects of an answer set that are printed, and how often the missing answer is among them."""
 MAX_PRINTED = 50
 """Answers that are printed."""
+COVERED_BLOCK = 50
+"""Answers that are checked together for what the model has to go on."""
+UNCOVERED_FOOTNOTE = f"{LITTLE_TO_GO_ON}: no formula reaches it, and an object was never seen at its position"
 
 Bools = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,13 @@ class Answer:
     """Whether it is an answer in the knowledge base."""
     conflicts: tuple[Conflict, ...] = ()
     """The constraints that make it improbable."""
+    uncovered_reason: str = ""
+    """Why the model has little to go on, or empty."""
+
+    @property
+    def covered(self) -> bool:
+        """Whether a formula reaches it, or all its objects were seen at their positions."""
+        return not self.uncovered_reason
 
     @property
     def probability(self) -> float:
@@ -74,14 +85,17 @@ class Answer:
 
     @property
     def note(self) -> str:
-        """Whether it is known, and its conflicts."""
+        """Whether it is known, its conflicts, and whether the model has little to go on."""
         notes = ["known" * self.known, *(escape_unprintable(conflict.message) for conflict in self.conflicts)]
+        notes += [] if self.covered else [LITTLE_TO_GO_ON]
         return "; ".join(note for note in notes if note)
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as JSON types."""
         conflicts = [conflict.as_dict() for conflict in self.conflicts]
-        return {"names": list(self.names), **self.estimate.as_dict(), "known": self.known, "conflicts": conflicts}
+        coverage = {"covered": self.covered, "uncovered_reason": self.uncovered_reason}
+        found = {"names": list(self.names), **self.estimate.as_dict(), "known": self.known}
+        return found | {"conflicts": conflicts} | coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +118,15 @@ class CandidateSummary:
     """Draws of the first pass; 0 if there was none."""
     left_out: int = 0
     """Candidates that constraints leave out; not in `count`."""
+    uncovered: int = 0
+    """Answers that are left out because the model has little to go on."""
 
     def __str__(self) -> str:
         text = f"{plural(self.count, 'candidate')}: {self.description}"
         if self.left_out:
             text += f", {self.left_out:,} left out by constraints"
+        if self.uncovered:
+            text += f", {self.uncovered:,} with {LITTLE_TO_GO_ON} left out"
         if not self.first_pass_draws:
             return text
         if self.draws == 1:
@@ -165,6 +183,8 @@ class RankedAnswers:
     """Shape (answers, arity), int32: the tuples, with the fixed objects."""
     find_conflicts: Callable[[int], tuple[Conflict, ...]] = field(default=lambda _: (), repr=False)
     """Row → the conflicts of the answer."""
+    find_uncovered: Callable[[], Sequence[str]] = field(default=tuple, repr=False)
+    """Why the model has little to go on, for each answer; empty for others."""
     answer_set: AnswerSet | None = None
     """Where a missing answer is, nine times in ten; None for several variables, and if the model does not know it."""
 
@@ -190,7 +210,9 @@ class RankedAnswers:
         if not -len(self) <= row < len(self):
             raise IndexError(f"there are {plural(len(self), 'answer')}")
         names = tuple(self.kb.object_name(number) for number in self.values[row].tolist())
-        return Answer(names, self.estimates[row], bool(self.known[row]), self.find_conflicts(row))
+        reasons = self.find_uncovered()
+        reason = reasons[row] if reasons else ""
+        return Answer(names, self.estimates[row], bool(self.known[row]), self.find_conflicts(row), reason)
 
     def __iter__(self) -> Iterator[Answer]:
         return (self[row] for row in range(len(self)))
@@ -208,7 +230,12 @@ class RankedAnswers:
         rest = len(self) - MAX_PRINTED
         more = [f"… and {rest:,} more"] if rest > 0 else []
         among = [] if self.answer_set is None else [str(self.answer_set)]
-        return "\n".join([self.bracketed, *lines, *more, *among, str(self.considered)])
+        return "\n".join([self.bracketed, *lines, *more, *self.footnotes, *among, str(self.considered)])
+
+    @property
+    def footnotes(self) -> list[str]:
+        """What the notes of answers mean, if that is not plain."""
+        return [UNCOVERED_FOOTNOTE] if any(self.find_uncovered()[:MAX_PRINTED]) else []
 
     def _repr_html_(self) -> str:
         """The same table with bars, for a notebook."""
@@ -217,7 +244,8 @@ class RankedAnswers:
         more = [paragraph(f"… and {rest:,} more")] if rest > 0 else []
         found = table((*self.variables, "probability", ""), rows)
         more += [] if self.answer_set is None else [paragraph(self.answer_set)]
-        return stack(paragraph(code(self.bracketed)), found, *more, paragraph(muted(self.considered)))
+        notes = [paragraph(muted(note)) for note in self.footnotes]
+        return stack(paragraph(code(self.bracketed)), found, *more, *notes, paragraph(muted(self.considered)))
 
     def as_dict(self) -> dict[str, Any]:
         """The query, the answers and the candidates as JSON types."""
@@ -295,7 +323,11 @@ def rank_candidates(
         order = _rank_order(_first_scores(first_pass, predictor, tuples, hidden, options.deadline), tuples)
         shortlist, first_pass_draws = np.sort(order[:size]), first_pass.draws
     estimates = predictor.estimate(tuples[shortlist], hidden.select(shortlist), budget)
-    order = _rank_order(estimates.values, tuples[shortlist])[: options.top]
+    order, uncovered = _rank_order(estimates.values, tuples[shortlist]), 0
+    if options.covered:
+        seen = tuples[shortlist], hidden.select(shortlist), chosen.known[shortlist]
+        order, uncovered = _best_covered(predictor, order, *seen, options)
+    order = order[: options.top]
     best, full_draws = shortlist[order], int(estimates.draws.max(initial=0))
     return RankedAnswers(
         predictor.kb,
@@ -304,10 +336,11 @@ def rank_candidates(
         estimates.select(order),
         chosen.known[best],
         CandidateSummary(
-            len(tuples), chosen.description, full_draws, len(shortlist), first_pass_draws, chosen.left_out
+            len(tuples), chosen.description, full_draws, len(shortlist), first_pass_draws, chosen.left_out, uncovered
         ),
         tuples[best],
         partial(_conflicts_of, predictor, tuples[best], hidden.select(best)),
+        cache(partial(predictor.uncovered_reasons, tuples[best], hidden.select(best))),
         _answer_set(predictor, pattern, tuples[~chosen.known], options),
     )
 
@@ -325,10 +358,24 @@ def _answer_set(predictor: Predictor, pattern: QueryPattern, tuples: Ints, optio
 
 def _conflicts_of(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, row: int) -> tuple[Conflict, ...]:
     """The conflicts of one of some tuples."""
-    if predictor.constraints is None:
-        return ()
     at = np.array([row % len(tuples)])
-    return predictor.constraints.conflicts(tuples[at], hidden.select(at))
+    return predictor.conflicts(tuples[at], hidden.select(at))
+
+
+def _best_covered(
+    predictor: Predictor, order: Rows, tuples: Ints, hidden: HiddenFacts, known: Bools, options: RankingOptions
+) -> tuple[Rows, int]:
+    """The first rows of an order that are known or covered, and how many others come before the last of them."""
+    kept, left_out = list[int](), 0
+    for begin in range(0, len(order), COVERED_BLOCK):
+        rows = order[begin : begin + COVERED_BLOCK]
+        uncovered = predictor.uncovered(tuples[rows], hidden.select(rows), options.deadline) & ~known[rows]
+        for row, leave_out in zip(rows.tolist(), uncovered.tolist(), strict=True):
+            if len(kept) == options.top:
+                return np.array(kept, np.intp), left_out
+            left_out += leave_out
+            kept += [] if leave_out else [row]
+    return np.array(kept, np.intp), left_out
 
 
 def _first_scores(
@@ -338,8 +385,9 @@ def _first_scores(
     scores = first_pass.scores(tuples, hidden, deadline)
     if predictor.constraints is None:
         return scores
-    factors = predictor.constraints.factors(tuples, hidden, deadline)
-    return scores if (factors == 1).all() else first_pass.probabilities(scores) * factors
+    probabilities = first_pass.probabilities(scores)
+    factors = predictor.constraints.factors(tuples, hidden, probabilities, deadline)
+    return scores if (factors == 1).all() else probabilities * factors
 
 
 @dataclass(frozen=True, slots=True)

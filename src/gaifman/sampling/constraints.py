@@ -1,6 +1,6 @@
 """Constraints on relations, and the conflicts of tuples with them.
 
-Functional dependencies and the types of positions are declared:
+They are declared, or found in the data (see `found_constraints`). Declared ones are text:
 
 >>> from gaifman.logic.parser import parse_query
 >>> from gaifman.logic.parser import Schema
@@ -13,8 +13,9 @@ Functional dependencies and the types of positions are declared:
 QueryConstraints(functional=(((1,), 0),), types=('place', 'person'))
 
 One constraint per line; `#` starts a comment. `→` can be written `->`, and several positions can determine one
-together: `1,2→3`. A type is a unary relation, or `_` for any. One more constraint is found: if no known fact of a
-relation has the same object at two positions, then those objects differ.
+together: `1,2→3`. `inverse-functional: r` is `functional: r 2→1`. A type is a unary relation, or `_` for any.
+`symmetric: r`, `asymmetric: r` and `irreflexive: r` are about both positions of a binary relation; of others, they name
+two: `irreflexive: gave 1,2`.
 
 >>> kb = KnowledgeBase.from_facts(
 ...     [("capital", "turkey", "ankara"), ("capital", "peru", "lima"), ("capital", "iran", "tehran")], objects=["izmir"]
@@ -26,24 +27,33 @@ relation has the same object at two positions, then those objects differ.
 >>> print(conflict, conflict.evidence, conflict.factor, sep="; ")
 conflicts with capital(turkey, ankara); holds for 3 of 3 known facts; 0.125
 
-A tuple in conflict with a constraint is false wherever the constraint holds. Where it does not, the model decides: the
-probability p becomes ρ · p. The rate ρ = (broken + ½) / (known + 1) is that of the known facts that break the
-constraint. If the conflicting fact is there only with a probability c, its confidence, p becomes (1 − c + c · ρ) · p.
+A tuple in conflict with a constraint is false wherever the constraint holds. The rate ρ = (broken + ½) / (known + 1) is
+that of the known facts that break the constraint. If the conflicting fact is there only with a probability c, its
+confidence, the factor is f = 1 − c + c · ρ.
+
+- A declared constraint is news to the model: the probability p becomes f · p.
+- A found constraint the model may have learnt from the same facts. It says only that the answer is an exception, and
+  its factor is that of a certain answer: the odds against the answer, 1/p − 1, grow by those against an exception,
+  1/f − 1. What the model finds improbable already is hardly changed.
+
 A tuple is scored as if it were not known: its own fact is neither its conflict nor among the known facts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import MAX_ARITY, Deadline, checked, checked_methods, no_deadline
-from gaifman.errors import FormulaError, Location, plural, similar_names
+from gaifman.errors import FormulaError, Location, plural, shorten, similar_names
+from gaifman.io.files import read_text
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.logic.ast import PATH, WORD, Atom, Query, Variable, format_relation, unquote
@@ -52,12 +62,18 @@ from gaifman.queries.answers import answers as exact_answers
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.threads import ProcessLock, cached_property
 
-CONSTRAINT_KINDS = ("functional", "types")
+PAIR_KINDS = ("symmetric", "asymmetric", "irreflexive")
+"""Kinds of constraints on two positions."""
+CONSTRAINT_KINDS = ("functional", "inverse-functional", "types", *PAIR_KINDS)
 """Words that begin a constraint."""
+
+FOUND, NONE = "found", "none"
+"""Instead of declared constraints: those found in the data, or none at all."""
 
 _NAME = re.compile(rf"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|{PATH}|{WORD}")
 _POSITION = re.compile(r"\d+", re.ASCII)
 _SPACE = re.compile(r"\s*")
+_KIND = re.compile(r"[\w-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +104,28 @@ class TypeConstraint:
 
 
 @dataclass(frozen=True, slots=True)
+class PairConstraint:
+    """A constraint on two positions of a relation."""
+
+    relation: str
+    kind: str
+    """`symmetric`: with each fact, the one with both objects exchanged is true. `asymmetric`: it is false.
+    `irreflexive`: both objects differ."""
+    positions: tuple[int, int] = (0, 1)
+    """Two positions, from 0, ascending."""
+    arity: int = field(default=2, compare=False)
+    """Positions of the relation; 3 if there may be more than two."""
+
+    def __str__(self) -> str:
+        first, second = self.positions
+        at = "" if self.arity == 2 else f" {first + 1},{second + 1}"
+        return f"{self.kind}: {format_relation(self.relation)}{at}"
+
+
+Constraint = FunctionalConstraint | TypeConstraint | PairConstraint
+
+
+@dataclass(frozen=True, slots=True)
 class QueryConstraints:
     """Constraints on the answers of one query, by the positions of its variables, from 0."""
 
@@ -100,14 +138,22 @@ class QueryConstraints:
 @checked_methods
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Constraints in the order in which they were written."""
+    """Declared constraints, each kind in the order in which it was written."""
 
     functional: tuple[FunctionalConstraint, ...] = ()
     types: tuple[TypeConstraint, ...] = ()
+    pairs: tuple[PairConstraint, ...] = ()
+    find: bool = True
+    """Whether constraints that are found in the data act, too."""
+
+    @property
+    def declared(self) -> tuple[Constraint, ...]:
+        """All of them."""
+        return (*self.functional, *self.types, *self.pairs)
 
     def to_text(self) -> str:
         """Return the constraints as a file that `parse_constraints` reads."""
-        return "".join(f"{line}\n" for line in (*self.functional, *self.types))
+        return "".join(f"{line}\n" for line in self.declared)
 
     def for_query(self, query: Query) -> QueryConstraints:
         """Return the constraints on a query's answers.
@@ -120,20 +166,24 @@ class Constraints:
         for rule, positions in self.of_query(query):
             if isinstance(rule, FunctionalConstraint):
                 functional[tuple(sorted(positions[i] for i in rule.determinants)), positions[rule.dependent]] = None
-            else:
+            elif isinstance(rule, TypeConstraint):
                 for position, own in zip(positions, rule.types, strict=False):
                     types[position] = own or types[position]
         return QueryConstraints(tuple(functional), tuple(types))
 
-    def of_query(self, query: Query) -> Iterator[tuple[FunctionalConstraint | TypeConstraint, tuple[int, ...]]]:
+    def of_query(self, query: Query) -> Iterator[tuple[Constraint, tuple[int, ...]]]:
         """Yield the constraints on a query's answers, each with the query's position for each of its own positions."""
-        for name, positions in _constraint_names(query):
-            for rule in (rule for rule in self.functional if rule.relation == name):
-                _check_arity(rule, 1 + max(*rule.determinants, rule.dependent), len(positions))
+        yield from constraints_of(query, self.declared)
+
+
+def constraints_of(query: Query, constraints: Iterable[Constraint]) -> Iterator[tuple[Constraint, tuple[int, ...]]]:
+    """Yield those on a query's answers, each with the query's position for each of its own positions."""
+    constraints = tuple(constraints)
+    for name, positions in _constraint_names(query):
+        for rule in constraints:
+            if rule.relation == name:
+                _check_arity(rule, len(positions))
                 yield rule, positions
-            for typed in (typed for typed in self.types if typed.relation == name):
-                _check_arity(typed, len(typed.types), len(positions))
-                yield typed, positions
 
 
 def _constraint_names(query: Query) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -153,8 +203,15 @@ def atom_positions(query: Query) -> tuple[str, tuple[int, ...]] | None:
     return None
 
 
-def _check_arity(rule: FunctionalConstraint | TypeConstraint, positions: int, arity: int) -> None:
+def _check_arity(rule: Constraint, arity: int) -> None:
     """Check the arity of a head, which was not known when its constraint was read."""
+    match rule:
+        case FunctionalConstraint():
+            positions = 1 + max(*rule.determinants, rule.dependent)
+        case TypeConstraint():
+            positions = len(rule.types)
+        case PairConstraint():
+            positions = 1 + rule.positions[1]
     if positions > arity:
         raise FormulaError(
             f"“{rule}” names {plural(positions, 'position')}, but the query has {plural(arity, 'variable')}",
@@ -176,15 +233,36 @@ def parse_constraints(
         known.setdefault(query.head, len(query.variables))
     functional: dict[FunctionalConstraint, None] = {}
     types: dict[str, TypeConstraint] = {}
+    pairs: dict[PairConstraint, None] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         line_parser = _LineParser(source, number, strip_comment(line), known)
         if not line_parser.at_end():
             rule = line_parser.constraint()
             if isinstance(rule, FunctionalConstraint):
                 functional[rule] = None
+            elif isinstance(rule, PairConstraint):
+                pairs[rule] = None
             elif types.setdefault(rule.relation, rule) != rule:
                 line_parser.fail(f"{format_relation(rule.relation)} already has types: {types[rule.relation]}", 0)
-    return Constraints(tuple(functional), tuple(types.values()))
+    return Constraints(tuple(functional), tuple(types.values()), tuple(pairs))
+
+
+def as_constraints(
+    given: Constraints | str | Path | None, schema: SchemaLike = None, query: Query | None = None
+) -> Constraints:
+    """What a user gives: constraints, a file of them, `found` (or None) for none but those found, or `none`."""
+    if isinstance(given, Constraints):
+        return given
+    if given is None or given == FOUND:
+        return Constraints()
+    if given == NONE:
+        return Constraints(find=False)
+    if not isinstance(given, str | Path):
+        raise FormulaError(
+            f"constraints are a Constraints, a file, {FOUND!r} or {NONE!r}, not {shorten(repr(given))}",
+            hint="gaifman.parse_constraints(text, kb) reads them from text",
+        )
+    return parse_constraints(read_text(given), schema, query=query, source=str(given))
 
 
 @dataclass(slots=True)
@@ -227,15 +305,15 @@ class _LineParser:
                 return True
         return False
 
-    def constraint(self) -> FunctionalConstraint | TypeConstraint:
+    def constraint(self) -> Constraint:
         start = self.offset
-        kind = re.compile(r"\w*").match(self.text, start)
+        kind = _KIND.match(self.text, start)
         word = kind[0] if kind else ""
         self.offset += len(word)
         if word not in CONSTRAINT_KINDS:
             suggestions = similar_names(word, CONSTRAINT_KINDS) if word else ()
             self.fail(
-                f"a constraint must begin with {' or '.join(CONSTRAINT_KINDS)}",
+                f"a constraint must begin with {', '.join(CONSTRAINT_KINDS[:-1])} or {CONSTRAINT_KINDS[-1]}",
                 start,
                 self.offset,
                 suggestions=suggestions,
@@ -246,7 +324,18 @@ class _LineParser:
         if self.arities is not None and relation not in self.arities:
             suggestions = similar_names(relation, [*self.arities])
             self.fail(f"there is no relation {format_relation(relation)}", *span, suggestions=suggestions)
-        rule = self.functional(relation) if word == "functional" else self.type_names(relation, span)
+        rule: Constraint
+        match word:
+            case "functional" if not self.at_end():
+                rule = self.functional(relation)
+            case "types":
+                rule = self.type_names(relation, span)
+            case "functional" | "inverse-functional":
+                self.check_binary(relation, span, "functional: r 1,2→3")
+                first, second = (0, 1) if word == "functional" else (1, 0)
+                rule = FunctionalConstraint(relation, (first,), second)
+            case _:
+                rule = self.pair(relation, span, word)
         if not self.at_end():
             self.fail("unexpected text after the constraint", self.offset, hint="write one constraint per line")
         return rule
@@ -287,6 +376,26 @@ class _LineParser:
         if repeated is not None:
             self.fail(f"position {repeated + 1} is repeated", start, self.offset)
         return FunctionalConstraint(relation, tuple(sorted(determining)), determined)
+
+    def check_binary(self, relation: str, span: tuple[int, int], instead: str) -> None:
+        """Without named positions, a relation has two."""
+        if self.arities is not None and self.arities[relation] != 2:
+            message = f"{format_relation(relation)} has {plural(self.arities[relation], 'argument')}: name positions"
+            self.fail(message, *span, hint=f"write: {instead}")
+
+    def pair(self, relation: str, span: tuple[int, int], kind: str) -> PairConstraint:
+        if self.at_end():
+            self.check_binary(relation, span, f"{kind}: r 1,2")
+            return PairConstraint(relation, kind)
+        start = self.offset
+        first = self.position(relation)
+        if not self.accept(","):
+            self.fail("expected a comma between two positions", self.offset, self.offset + 1, expected=(",",))
+        second = self.position(relation)
+        if first == second:
+            self.fail(f"position {first + 1} is repeated", start, self.offset)
+        arity = 3 if self.arities is None else self.arities[relation]
+        return PairConstraint(relation, kind, (min(first, second), max(first, second)), arity)
 
     def position(self, relation: str) -> int:
         """Parse the number of a position; returned from 0."""
@@ -350,9 +459,11 @@ class Conflict:
     evidence: str
     """For how many known facts the constraint holds."""
     factor: float
-    """The probability is multiplied by it."""
+    """The probability of a certain answer is multiplied by it."""
     facts: tuple[Fact, ...] = ()
     """The first known facts that the tuple conflicts with; none for types and repeated objects."""
+    found: bool = False
+    """Whether the constraint was found in the data, not declared."""
 
     def __str__(self) -> str:
         return self.message
@@ -363,9 +474,20 @@ class Conflict:
             "constraint": self.constraint,
             "message": self.message,
             "evidence": self.evidence,
+            "found": self.found,
             "factor": self.factor,
             "facts": [fact.as_dict() for fact in self.facts],
         }
+
+
+def lower(probability: float, conflict: Conflict) -> float:
+    """The probability in view of a conflict.
+
+    >>> declared, found = Conflict("", "", "", factor=0.01), Conflict("", "", "", factor=0.01, found=True)
+    >>> [(round(lower(p, declared), 5), round(lower(p, found), 5)) for p in (0.9, 0.001)]
+    [(0.009, 0.00999), (1e-05, 0.00091)]
+    """
+    return float(probability * _scale(np.array(probability), np.array(conflict.factor), conflict.found))
 
 
 class Rule(Protocol):
@@ -378,6 +500,10 @@ class Rule(Protocol):
     @property
     def positions(self) -> tuple[int, ...]:
         """The positions of the query that it is about."""
+
+    @property
+    def found(self) -> bool:
+        """Whether it was found in the data, not declared."""
 
     @property
     def excludes(self) -> bool:
@@ -510,11 +636,6 @@ def _sum_by(numbers: Longs, values: Floats, groups: int) -> Floats:
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-def _owners(hidden: HiddenFacts) -> Longs:
-    """Shape (all hidden,), int64: the tuple that each hidden fact is hidden from."""
-    return np.repeat(np.arange(len(hidden.starts) - 1), np.diff(hidden.starts))
-
-
 def hide_nothing(count: int) -> HiddenFacts:
     """Hide no fact from any of some tuples."""
     return HiddenFacts(np.zeros(count + 1, np.int64), np.zeros(0, np.int64))
@@ -528,8 +649,10 @@ class FunctionalRule:
 
     excludes = False
 
-    def __init__(self, text: str, known: KnownTuples, determinants: tuple[int, ...], dependent: int) -> None:
-        self.text, self._known = text, known
+    def __init__(
+        self, text: str, known: KnownTuples, determinants: tuple[int, ...], dependent: int, found: bool = False
+    ) -> None:
+        self.text, self._known, self.found = text, known, found
         self.positions = (*determinants, dependent)
         self._determinants = list(determinants)
         self._groups, self._group_of = _group_rows(known.tuples[:, self._determinants])
@@ -549,7 +672,7 @@ class FunctionalRule:
         groups, pairs = self._locate(tuples)
         sums = self._group_presence[groups] - self._pair_presence[pairs]
         rows = self._known.rows_of_facts(hidden.facts)
-        owners, rows = _owners(hidden)[rows >= 0], rows[rows >= 0]
+        owners, rows = hidden.owners()[rows >= 0], rows[rows >= 0]
         rival = (self._group_of[rows] == groups[owners]) & (self._pair_of[rows] != pairs[owners])
         np.subtract.at(sums, owners[rival], self._known.presence[rows[rival]])
         return _probability_of_any(sums)
@@ -584,16 +707,67 @@ class FunctionalRule:
 
     def message(self, names: tuple[str, ...], rivals: tuple[Fact, ...]) -> str:
         """The first facts that it conflicts with."""
-        return f"conflicts with {str(rivals[0]._replace(confidence=1.0)).removesuffix('.')}"
+        return _conflicts_with(rivals[0])
+
+
+def _conflicts_with(fact: Fact) -> str:
+    return f"conflicts with {str(fact._replace(confidence=1.0)).removesuffix('.')}"
+
+
+class AsymmetricRule:
+    """With a visible fact, the one with the objects at two positions exchanged is false."""
+
+    excludes = False
+
+    def __init__(self, text: str, known: KnownTuples, first: int, second: int, found: bool = False) -> None:
+        self.text, self._known, self.positions, self.found = text, known, (first, second), found
+
+    def _exchange(self, tuples: Ints) -> tuple[Longs, Bools]:
+        """For each tuple the row of the exchanged one, or −1, and whether that is another tuple."""
+        first, second = self.positions
+        exchanged = tuples.copy()
+        exchanged[:, [first, second]] = tuples[:, [second, first]]
+        return self._known.find(exchanged), np.asarray(tuples[:, first] != tuples[:, second])
+
+    def certainty(self, tuples: Ints, hidden: HiddenFacts) -> Floats:
+        """The probability that the exchanged tuple is a visible fact."""
+        rows, differs = self._exchange(tuples)
+        rows = np.where(differs, rows, -1)
+        unseen, owners = self._known.rows_of_facts(hidden.facts), hidden.owners()
+        rows[owners[(unseen >= 0) & (unseen == rows[owners])]] = -1
+        found = np.zeros(len(tuples))
+        found[rows >= 0] = _probability_of_any(self._known.presence[rows[rows >= 0]])
+        return found
+
+    def counts(self, tuples: Ints) -> tuple[Longs, Longs]:
+        """A known tuple breaks the constraint if the exchanged one is known."""
+        own = self._known.find(tuples) >= 0
+        rows, differs = self._exchange(tuples)
+        pairs = np.where(own & differs & (rows >= 0), 2, 0)
+        return (self._broken - pairs).astype(np.int64), len(self._known) - own.astype(np.int64)
+
+    @cached_property
+    def _broken(self) -> int:
+        rows, differs = self._exchange(self._known.tuples)
+        return int((differs & (rows >= 0)).sum())
+
+    def rivals(self, tuples: Ints, hidden: HiddenFacts) -> Longs:
+        """The exchanged tuple, if it is a visible fact."""
+        rows, differs = self._exchange(tuples)
+        rows = rows[differs & (rows >= 0)]
+        return np.asarray(rows[~np.isin(rows, self._known.rows_of_facts(hidden.facts))])
+
+    def message(self, names: tuple[str, ...], rivals: tuple[Fact, ...]) -> str:
+        """The fact that it conflicts with."""
+        return _conflicts_with(rivals[0])
 
 
 class TypeRule:
     """The type of a position: an object conflicts if it has types, but not this one."""
 
-    excludes = True
-
-    def __init__(self, text: str, known: KnownTuples, position: int, type_name: str) -> None:
-        self.text, self.positions, self.type = text, (position,), type_name
+    def __init__(self, text: str, known: KnownTuples, position: int, type_name: str, found: bool = False) -> None:
+        self.text, self.positions, self.type, self.found = text, (position,), type_name, found
+        self.excludes = not found
         kb = known.kb
         table, number = kb.fact_tables[1], kb.content.relations.find(type_name)
         confidence = np.ones(len(table)) if table.confidence is None else table.confidence
@@ -609,7 +783,7 @@ class TypeRule:
         """The probability that an object without the type has another type."""
         objects = tuples[:, self.positions[0]]
         typed, sums = self._has_type[objects], self._others[objects]
-        rows, owners = hidden.facts - self._first_fact, _owners(hidden)
+        rows, owners = hidden.facts - self._first_fact, hidden.owners()
         unary = (rows >= 0) & (rows < len(self._objects))
         rows, owners = rows[unary], owners[unary]
         own = self._objects[rows] == objects[owners]
@@ -645,20 +819,20 @@ class TypeRule:
 
 
 class DistinctRule:
-    """Two positions at which no known tuple has the same object."""
+    """Two positions with different objects: as declared, or because no known tuple has the same object there."""
 
     excludes = True
 
-    def __init__(self, known: KnownTuples, first: int, second: int) -> None:
-        self._known, self.positions = known, (first, second)
-        at = "" if known.tuples.shape[1] == 2 else f" {first + 1},{second + 1}"
-        self.text = f"irreflexive: {format_relation(known.name)}{at}"
+    def __init__(self, text: str, known: KnownTuples, first: int, second: int, found: bool = False) -> None:
+        self.text, self._known, self.positions, self.found = text, known, (first, second), found
 
     def certainty(self, tuples: Ints, hidden: HiddenFacts) -> Floats:
-        """1 for a tuple with the same object twice if no other known tuple has it."""
+        """1 for a tuple with the same object twice; if that is not declared, only if no other known tuple has it."""
         same = self._repeated(tuples)
         if not same.any():
             return np.zeros(len(tuples))
+        if not self.found:
+            return same.astype(np.float64)
         broken, known = self.counts(tuples)
         return np.asarray(same & (broken == 0) & (known > 0), np.float64)
 
@@ -680,9 +854,10 @@ class DistinctRule:
         return np.zeros(0, np.int64)
 
     def message(self, names: tuple[str, ...], rivals: tuple[Fact, ...]) -> str:
-        """The form that no known fact has."""
+        """The form that no known fact has; if the constraint is declared, some may."""
         terms = tuple("x" if position in self.positions else "_" for position in range(len(names)))
-        return f"no known fact has the form {self._known.form(terms)}"
+        form = self._known.form(terms)
+        return f"no known fact has the form {form}" if self.found else f"has the form {form}"
 
 
 # All constraints of a query
@@ -694,8 +869,11 @@ class ConstraintChecker:
     The known tuples are read when the first tuples are checked.
     """
 
-    def __init__(self, kb: KnowledgeBase, query: Query, declared: Constraints) -> None:
-        self.kb, self.query, self._declared = kb, query, declared
+    def __init__(
+        self, kb: KnowledgeBase, query: Query, declared: Constraints, found: Sequence[Constraint] = ()
+    ) -> None:
+        """`found` are constraints that were found in training facts; declared ones replace them."""
+        self.kb, self.query, self._declared, self._found = kb, query, declared, tuple(found)
         self._known: KnownTuples | None = None
         self._rules: tuple[Rule, ...] | None = None
         self._lock = ProcessLock()
@@ -710,41 +888,69 @@ class ConstraintChecker:
     def _make_rules(self, deadline: Deadline | None) -> Iterator[Rule]:
         """Without a declared constraint only relations have rules: all answers of another query can take long."""
         declared = [*self._declared.of_query(self.query)]
-        if not declared and atom_positions(self.query) is None:
+        is_relation = atom_positions(self.query) is not None
+        if not declared and not (is_relation and self._declared.find):
             return
         self._known = known = KnownTuples(self.kb, self.query, deadline)
-        seen = set[tuple[object, ...]]()
+        seen = set[object]()
         for rule, positions in declared:
-            if isinstance(rule, FunctionalConstraint):
+            yield from self._rules_of(rule, positions, known, seen, found=False)
+        if is_relation and self._declared.find:
+            for rule, positions in constraints_of(self.query, self._found):
+                yield from self._rules_of(rule, positions, known, seen, found=True)
+            yield from self._distinct_rules(known, seen)
+
+    def _rules_of(
+        self, rule: Constraint, positions: tuple[int, ...], known: KnownTuples, seen: set[object], found: bool
+    ) -> Iterator[Rule]:
+        """The rules of one constraint that are not yet `seen`; a symmetric relation has no conflicts."""
+        text = str(rule)
+        match rule:
+            case FunctionalConstraint():
                 dependency = tuple(sorted(positions[i] for i in rule.determinants)), positions[rule.dependent]
-                if dependency not in seen:
-                    yield FunctionalRule(str(rule), known, *dependency)
-                seen.add(dependency)
-            else:
+                if _is_new(dependency, seen):
+                    yield FunctionalRule(text, known, *dependency, found)
+            case TypeConstraint():
                 for position, name in zip(positions, rule.types, strict=False):
-                    if name is not None and (position, name) not in seen and self._has_objects(name):
-                        yield TypeRule(str(rule), known, position, name)
-                    seen.add((position, name))
-        for second in range(len(self.query.variables)):
-            yield from (DistinctRule(known, first, second) for first in range(second))
+                    if name is None or (found and ("type", position) in seen):
+                        continue
+                    seen.add(("type", position))
+                    if _is_new(("type", position, name), seen) and self._has_objects(name):
+                        yield TypeRule(text, known, position, name, found)
+            case PairConstraint(kind="asymmetric" | "irreflexive"):
+                first, second = sorted(positions[i] for i in rule.positions)
+                if _is_new((rule.kind, first, second), seen):
+                    kind = AsymmetricRule if rule.kind == "asymmetric" else DistinctRule
+                    yield kind(text, known, first, second, found)
+
+    def _distinct_rules(self, known: KnownTuples, seen: set[object]) -> Iterator[Rule]:
+        """That the objects at two positions differ, if no known fact repeats one there."""
+        arity = len(self.query.variables)
+        for first, second in combinations(range(arity), 2):
+            if _is_new(("irreflexive", first, second), seen):
+                text = str(PairConstraint(known.name, "irreflexive", (first, second), arity))
+                yield DistinctRule(text, known, first, second, found=True)
 
     def _has_objects(self, type_name: str) -> bool:
         """Whether a type has objects. If the knowledge base does not use a type, no object provably lacks it."""
         relation = self.kb.relations.get(type_name)
         return relation is not None and relation.arity == 1 and relation.count > 0
 
-    def factors(self, tuples: Ints, hidden: HiddenFacts, deadline: Deadline | None = None) -> Floats:
-        """Shape (b,), float64: what the probabilities of tuples (b, arity) are multiplied by; 1 without conflict."""
+    def factors(
+        self, tuples: Ints, hidden: HiddenFacts, probabilities: Floats, deadline: Deadline | None = None
+    ) -> Floats:
+        """Shape (b,), float64: what probabilities (b,) of tuples (b, arity) are multiplied by; 1 without conflict."""
         factors = np.ones(len(tuples))
         for rule in self.rules(deadline):
             certainty = rule.certainty(tuples, hidden)
             at = np.flatnonzero(certainty)
             if len(at):
-                factors[at] *= _factors(certainty[at], *rule.counts(tuples[at]))
+                own = _factors(certainty[at], *rule.counts(tuples[at]))
+                factors[at] *= _scale(factors[at] * probabilities[at], own, rule.found)
         return factors
 
     def conflicts(self, tuples: Ints, hidden: HiddenFacts | None = None) -> tuple[Conflict, ...]:
-        """The conflicts of one tuple (1, arity); the product of their factors is that of `factors`."""
+        """The conflicts of one tuple (1, arity). One after the other lowers its probability as `factors` do."""
         hidden = hide_nothing(1) if hidden is None else hidden
         found = ((rule, rule.certainty(tuples, hidden)) for rule in self.rules())
         return tuple(self._conflict(rule, tuples, hidden, certainty) for rule, certainty in found if certainty[0] > 0)
@@ -762,6 +968,7 @@ class ConstraintChecker:
             f"holds for {int(known[0] - broken[0]):,} of {plural(int(known[0]), 'known fact')}",
             float(_factors(certainty, broken, known)[0]),
             facts,
+            rule.found,
         )
 
     def conflicting_facts(self, tuples: Ints, hidden: HiddenFacts) -> Longs:
@@ -773,7 +980,7 @@ class ConstraintChecker:
 
     def allowed_objects(self, deadline: Deadline | None = None) -> dict[int, tuple[str, Ints]]:
         """Position → its declared type, and the objects with that type or without any type (objects,), ascending."""
-        typed = (rule for rule in self.rules(deadline) if isinstance(rule, TypeRule))
+        typed = (rule for rule in self.rules(deadline) if isinstance(rule, TypeRule) and rule.excludes)
         return {rule.positions[0]: (rule.type, rule.allowed()) for rule in typed}
 
 
@@ -781,3 +988,15 @@ def _factors(certainty: Floats, broken: Longs, known: Longs) -> Floats:
     """Shape (b,), float64: 1 − c + c · ρ, where ρ is the smoothed rate of known tuples that break the constraint."""
     rate = (broken + 0.5) / (known + 1)
     return np.asarray(1 - certainty + certainty * rate)
+
+
+def _scale(probabilities: Floats, factors: Floats, found: bool) -> Floats:
+    """What probabilities are multiplied by, from the factors of conflicts: see the module."""
+    return 1 / (1 + probabilities * (1 / factors - 1)) if found else factors
+
+
+def _is_new(key: object, seen: set[object]) -> bool:
+    """Whether a key is not in a set, to which it is added."""
+    size = len(seen)
+    seen.add(key)
+    return len(seen) > size

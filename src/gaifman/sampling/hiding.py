@@ -63,6 +63,10 @@ class HiddenFacts:
         """Return the first number (b,) hidden from each tuple, or −1."""
         return np.where(np.diff(self.starts) > 0, np.append(self.facts, -1)[self.starts[:-1]], -1)
 
+    def owners(self) -> Longs:
+        """Return the tuple (all hidden,) that each number is hidden from."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
     def of(self, tuple_number: int) -> Longs:
         """Return what is hidden from one tuple."""
         return self.facts[self.starts[tuple_number] : self.starts[tuple_number + 1]]

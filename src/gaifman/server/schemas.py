@@ -120,6 +120,10 @@ class AnswersParameters(ParameterModel):
         default=True, description="Whether constraints make answers improbable that conflict with known facts."
     )
 
+    covered: bool = Field(
+        default=False, description="Whether to leave out answers about which the model has little to go on."
+    )
+
 
 class AnswersRequest(AnswersParameters):
     """A query to rank answers for, as a body."""
@@ -355,13 +359,17 @@ class QueryResponse(ResponseModel):
     truncated: bool
 
 
+COVERED = "Whether a formula reaches it, or all its objects were seen at their positions."
+
+
 class ConflictRow(ResponseModel):
     """A constraint that makes an answer improbable."""
 
     constraint: str
     message: str = Field(description="What the answer conflicts with.")
     evidence: str = Field(description="For how many known facts the constraint holds.")
-    factor: float = Field(description="The probability is multiplied by it.")
+    found: bool = Field(description="Whether the constraint was found in the data, not declared.")
+    factor: float = Field(description="The probability of a certain answer is multiplied by it.")
     facts: list[FactRow] = Field(description="The first known facts that the answer conflicts with.")
 
 
@@ -374,6 +382,8 @@ class AnswerRow(ResponseModel):
     draws: int
     known: bool
     conflicts: list[ConflictRow]
+    covered: bool = Field(description=COVERED)
+    uncovered_reason: str = Field(description="Why the model has little to go on, or empty.")
 
 
 class CandidateSummaryFields(ResponseModel):
@@ -385,6 +395,7 @@ class CandidateSummaryFields(ResponseModel):
     shortlisted: int
     first_pass_draws: int
     left_out: int = Field(description="Candidates that constraints leave out.")
+    uncovered: int = Field(description="Answers that are left out because the model has little to go on.")
 
 
 class AnswerSetFields(ResponseModel):
@@ -537,6 +548,9 @@ class ExplanationResponse(ResponseModel):
     standard_error: float | None
     draws: int
     log_odds: float
+    conflicts: list[ConflictRow]
+    covered: bool = Field(description=COVERED)
+    uncovered_reason: str = Field(description="Why the model has little to go on, or empty.")
     reasons: list[ReasonRow]
     parts: LogOddsParts
     counterfactual: CounterfactualRow | None

@@ -334,7 +334,13 @@ class Service:
         self._check_limit("top", request.top, self.limits.max_rows)
         self._check_limit("draws", request.draws or 1, self.limits.max_draws)
         options = RankingOptions(
-            request.top, request.known, request.restrict_to, request.candidates, self.limits.max_candidates, deadline
+            request.top,
+            request.known,
+            request.restrict_to,
+            request.candidates,
+            self.limits.max_candidates,
+            request.covered,
+            deadline,
         )
         found = self.require_model().rank(
             request.query,

@@ -72,7 +72,7 @@ def test_as_json() -> None:
     body = json.loads(json.dumps(EXPLANATION.as_dict()))
     assert set(body) == {
         *("query", "variables", "known", "hidden", "probability", "standard_error", "draws", "log_odds"),
-        *("reasons", "parts", "counterfactual"),
+        *("conflicts", "covered", "uncovered_reason", "reasons", "parts", "counterfactual"),
     }
     assert body["variables"] == {"x": "portugal", "y": "spain"}
     fact = {"relation": "borders", "objects": ["spain", "portugal"], "confidence": 0.9}

@@ -60,6 +60,7 @@ SPECS = {
         {**QUICK, "phi": "mine"}, QUERY, phi=(SourceText("mine.phi", "each r. r(s1, s2)\nknows(s1, x)\n"),)
     ),
     "rules": TrainingSpec(QUICK, relations=("parent",), constraints=SourceText("c.txt", "functional: parent 1→2\n")),
+    "no rules": TrainingSpec(QUICK, relations=("parent",), find_constraints=False),
 }
 
 

@@ -55,6 +55,7 @@ def test_as_fields() -> None:
         "shortlisted": len(towns().objects) - 1,
         "first_pass_draws": 0,
         "left_out": 1,
+        "uncovered": 0,
     }
     assert body["considered"] == wanted
 

@@ -47,6 +47,11 @@ def test_both_kinds_are_read() -> None:
         ("types: born_in person,place", "types: born_in person, place"),
         ("types: gave person, _, /t/thing", "types: gave person, _, /t/thing"),
         ("types: person person", "types: person person"),
+        ("functional: born_in", "functional: born_in 1→2"),
+        ("inverse-functional: born_in", "functional: born_in 2→1"),
+        ("symmetric: 'has part'", "symmetric: 'has part'"),
+        ("asymmetric: born_in 2,1", "asymmetric: born_in"),
+        ("irreflexive : gave 3,1 # no gift to oneself", "irreflexive: gave 1,3"),
     ],
 )
 def test_spellings(line: str, written: str) -> None:
@@ -87,8 +92,8 @@ def test_what_is_written_twice_is_one() -> None:
         ("functional:", "expected a relation", ""),
         ("functional: (gave) 1→2", "expected a relation", "("),
         ("functional: 'gave\\q' 1→2", "is not an escape sequence", "'gave\\q'"),
-        ("functions: gave 1→2", "a constraint must begin with functional or types", "functions"),
-        ("→", "a constraint must begin with functional or types", "→"),
+        ("functions: gave 1→2", "a constraint must begin with functional, inverse-functional, types,", "functions"),
+        ("→", "a constraint must begin with functional, inverse-functional, types,", "→"),
         ("types: born_in person", "born_in has 2 arguments, not 1", "born_in"),
         ("types: born_in person, place, _", "born_in has 2 arguments, not 3", "born_in"),
         ("types: born_in persn, place", "there is no type persn", "persn"),
@@ -96,6 +101,14 @@ def test_what_is_written_twice_is_one() -> None:
         ("types: born_in person, gave", "gave has 3 arguments; a type is a unary relation", "gave"),
         ("types: born_in person,", "expected a type, or _", ""),
         ("types: born_in person place", "expected a comma between two types", "place"),
+        ("functional: gave", "gave has 3 arguments: name positions", "gave"),
+        ("inverse-functional: gave", "gave has 3 arguments: name positions", "gave"),
+        ("inverse-functional: born_in 2→1", "unexpected text after the constraint", "2→1"),
+        ("symmetric: gave", "gave has 3 arguments: name positions", "gave"),
+        ("asymmetric: gave 1", "expected a comma between two positions", ""),
+        ("irreflexive: gave 2,2", "position 2 is repeated", "2,2"),
+        ("irreflexive: born_in 1,3", "born_in has only 2 arguments", "3"),
+        ("reflexive: born_in", "a constraint must begin with", "reflexive"),
     ],
 )
 def test_a_mistake_is_marked_in_its_line(line: str, message: str, marked: str) -> None:

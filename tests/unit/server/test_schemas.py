@@ -26,6 +26,7 @@ from gaifman.server.schemas import (
 from trained import demo
 
 ANSWER = {"names": ["t1"], "probability": 0.5, "standard_error": None, "draws": 1, "known": False, "conflicts": []}
+ANSWER |= {"covered": True, "uncovered_reason": ""}
 
 
 def test_an_error_has_its_location_as_fields() -> None:

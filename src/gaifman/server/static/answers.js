@@ -114,11 +114,12 @@ function answerRow(answer, variables, state) {
   const label = `Why ${answer.names.map(visible).join(", ") || visible(state.q)}?`;
   const why = answer.draws ? h("a", { class: "why", href: queryLink(state, { why: whyField(answer) }), "aria-label": label, "aria-current": open ? "true" : null }, "why?") : h("span", { class: "muted" }, "no model");
   const conflicts = answer.conflicts.map(({ message }) => h("span", { class: "conflict" }, visible(message)));
+  const coverage = answer.covered ? null : h("span", { class: "conflict" }, `little to go on: ${visible(answer.uncovered_reason)}`);
   return h(
     "tr",
     { class: `${kind}${open ? " open" : ""}`, onclick: (event) => answer.draws && !event.target.closest("a") && why.click() },
     cells.length ? cells : h("td", {}, h("code", {}, visible(state.q))),
-    h("td", { class: "chance" }, bar(answer.probability, answer.standard_error, kind), h("span", { class: "figure" }, probability(answer.probability), h("small", {}, standardError)), conflicts),
+    h("td", { class: "chance" }, bar(answer.probability, answer.standard_error, kind), h("span", { class: "figure" }, probability(answer.probability), h("small", {}, standardError)), conflicts, coverage),
     h("td", {}, h("span", { class: `tag ${kind}` }, kind)),
     h("td", { class: "last" }, why),
   );

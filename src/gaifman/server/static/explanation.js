@@ -50,7 +50,7 @@ const plusMinus = (found) => probability(found.probability) + (found.standard_er
 function verdict(found) {
   const kind = found.known ? "known" : "predicted";
   const known = found.hidden ? "Known; hidden while it was scored." : "Known from facts that cannot be hidden; scored with them.";
-  return h("div", { class: "verdict" }, h("strong", { class: "figure" }, plusMinus(found)), bar(found.probability, found.standard_error, kind), h("p", { class: "muted" }, found.known ? known : "Not known: predicted."));
+  return h("div", { class: "verdict" }, h("strong", { class: "figure" }, plusMinus(found)), bar(found.probability, found.standard_error, kind), h("p", { class: "muted" }, found.known ? known : "Not known: predicted."), found.covered ? null : h("p", { class: "muted" }, `Little to go on: ${visible(found.uncovered_reason)}.`));
 }
 
 function reasonList(title, reasons, draws) {
