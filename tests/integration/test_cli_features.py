@@ -9,6 +9,7 @@ import pytest
 
 import gaifman
 from cli_runner import output, run
+from comparison_cases import mentors
 from gaifman.features.feature_sets import parse_phi, read_phi
 from gaifman.features.grounding import SHOWN_GROUNDINGS, find_witness_facts
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -262,6 +263,22 @@ def test_mine_shows_formulas_with_constants_apart_and_train_takes_all_of_them(tm
     output("train", "demo", "official_language(x, y)", "--phi", str(target), "-o", str(model))
     listed = Path(f"{model}.md").read_text().replace("\\", "")
     assert "member_of(s1, 'arab_league') ∧ s2 = 'arabic'" in listed
+
+
+def test_mine_shows_comparisons_and_train_takes_them(tmp_path: Path) -> None:
+    kb, _ = mentors()
+    source, target, count = tmp_path / "mentors.facts", tmp_path / "mentors.phi", len(kb.tuples("mentors"))
+    gaifman.write(kb, source)
+    text = output("mine", str(source), "mentors(x, y)", "-o", str(target))
+    _, comparisons = text.split("Comparisons\n")
+    [row] = [line.split("  ") for line in comparisons.splitlines() if line.startswith("age")]
+    assert [cell.strip() for cell in row if cell][:3] == ["age(s1) > age(s2)", str(count), str(count)]
+    assert "age(s1) > age(s2)" in map(str, read_phi(target, kb).features)
+    body = json.loads(output("mine", str(source), "mentors(x, y)", "--json"))
+    [found] = body["comparisons"]
+    assert (found["feature"], found["support"], found["answers"]) == ("age(s1) > age(s2)", count, count)
+    assert 0 < found["expected"] < 1
+    output("train", str(source), "mentors(x, y)", "--phi", str(target), "-o", str(tmp_path / "mentors.gaifman"))
 
 
 def test_a_type_has_no_paths_to_mine() -> None:

@@ -129,9 +129,8 @@ def explain_ranking(
     supporting = [one for one in order if one.effect > 0]
     chosen = {id(one) for one in (*supporting[:top], *[one for one in order if one.effect < 0][:top])}
     shown, others = [one for one in order if id(one) in chosen], [one for one in order if id(one) not in chosen]
-    helping = [frozenset(one.facts) for one in supporting if one.first.joins] or [
-        frozenset(one.facts) for one in supporting
-    ]
+    joining = [one for one in supporting if one.first.joins and one.facts]
+    helping = [frozenset(one.facts) for one in joining or supporting]
     counterfactual = (
         without_conflicting_facts(explained)
         or _without_known_answers(explained, order)
