@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         TrainingError,
     )
     from gaifman.evaluation.evaluate import Evaluation, evaluate, evaluate_draw_counts
+    from gaifman.evaluation.proposals import ProposalTest, measure_proposals
     from gaifman.explain.explanation import Explanation, Reason
     from gaifman.features.feature_sets import FeatureSet, parse_phi
     from gaifman.io import demo, read, write
@@ -73,6 +74,7 @@ _HOMES = {
     "Limits": "config",
     "Model": "model",
     "OutputError": "errors",
+    "ProposalTest": "evaluation.proposals",
     "RankedAnswers": "ranking.ranked_answers",
     "Reason": "explain.explanation",
     "StoppedError": "errors",
@@ -87,6 +89,7 @@ _HOMES = {
     "find_constraints": "sampling.found_constraints",
     "fit": "model",
     "load": "completion",
+    "measure_proposals": "evaluation.proposals",
     "parse": "logic.parser",
     "parse_constraints": "sampling.constraints",
     "parse_feature": "logic.parser",
@@ -127,6 +130,7 @@ __all__ = [
     "Limits",
     "Model",
     "OutputError",
+    "ProposalTest",
     "RankedAnswers",
     "Reason",
     "StoppedError",
@@ -142,6 +146,7 @@ __all__ = [
     "find_constraints",
     "fit",
     "load",
+    "measure_proposals",
     "parse",
     "parse_constraints",
     "parse_feature",

@@ -14,6 +14,7 @@ import pytest
 
 import gaifman
 from gaifman.errors import ArgumentError, GaifmanError
+from gaifman.evaluation.proposals import Candidates, SetTest
 from gaifman.kb.knowledge_base import KnowledgeBase
 from trained import FEW, towns, worker
 
@@ -118,6 +119,7 @@ def example(cls: type) -> Any:
         "GaifmanModel": lambda: copy.copy(model),
         "KnowledgeBase": small,
         "Model": lambda: copy.copy(model),
+        "ProposalTest": lambda: gaifman.ProposalTest(Candidates.concatenate([]), 0, 0.1, SetTest.concatenate([])),
         "RankedAnswers": lambda: model.answers(x="p01"),
         "Reason": lambda: explanation().reasons[0],
         "TrainingConfig": gaifman.TrainingConfig,

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.completion import Completion
-from gaifman.config import ProgressCallback, check_threads
+from gaifman.config import ProgressCallback, check_threads, checked, checked_methods
 from gaifman.errors import KnowledgeBaseError
 from gaifman.evaluation.tasks import EvaluationData, category_of
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -134,6 +134,7 @@ class Quality(NamedTuple):
     """Of the candidates with at least `MIN_PROPOSED`; None if there are none."""
 
 
+@checked_methods
 @dataclass(frozen=True)
 class ProposalTest:
     """Proposed facts beside held-out ones."""
@@ -228,6 +229,7 @@ def _rescale(name: str, own: Candidates, rows: npt.NDArray[np.bool_], scores: Fl
     return logistic(slope * scores + offset)
 
 
+@checked
 def measure_proposals(
     model: Completion | GaifmanModel,
     kb: KnowledgeBase,
