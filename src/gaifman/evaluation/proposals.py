@@ -58,6 +58,7 @@ MAX_SCORED, OTHERS = 200, 4
 """Candidates of one question: the best, and a sample of the others."""
 QUESTIONS, MIN_QUESTIONS = 3_000, 8
 """Questions that held-out facts answer, of all relations and positions and of each; and as many others."""
+NO_OBJECTS: Ints = np.zeros(0, np.int32)
 FOLDS = 2
 """The rescaled scores are fitted to the other fold."""
 
@@ -299,6 +300,10 @@ class _RelationTest(NamedTuple):
     """Shape (k, arity), int32: facts that are no candidates, but for the visible ones."""
     pools: list[Ints]
     """The objects that are candidates, by position."""
+    frequencies: list[Longs]
+    """Object → the number of visible facts, by position."""
+    category: str
+    """See `category_of`."""
     seed: int
 
     @classmethod
@@ -311,7 +316,9 @@ class _RelationTest(NamedTuple):
         confidences = data.confidences_of(name, held_out)[0]
         weights = np.ones(len(held_out)) if confidences is None else confidences
         pools = [_pool(predictor, visible, position) for position in range(arity)]
-        return cls(predictor, held_out[keep], weights[keep], visible, known, pools, seed)
+        frequencies = [np.bincount(column, minlength=len(predictor.kb.objects)) for column in visible.T]
+        category = category_of(visible)
+        return cls(predictor, held_out[keep], weights[keep], visible, known, pools, frequencies, category, seed)
 
     def measure(self, missing: float, questions: int) -> tuple[Candidates, SetTest]:
         """The candidates of some questions, with probabilities for this share of missing facts; and their sets."""
@@ -324,11 +331,15 @@ class _RelationTest(NamedTuple):
         """The candidates at one position, for the questions that held-out facts answer, and for others."""
         asked = self._questions(position)
         answered = rows_in(asked, _without(self.held_out, position))
+        held_out, known = (_by_question(tuples, position) for tuples in (self.held_out, self.known))
         for rows in (np.flatnonzero(answered), np.flatnonzero(~answered)):
             keys = fold_in_rows(make_key(self.seed, "measure proposals", self.predictor.scorer.relation), asked[rows])
             chosen = rows[np.argsort(keys, kind="stable")[:count]]
             for question in asked[chosen]:
-                yield self._measure_question(question, position, len(rows) / len(chosen))
+                shares, answers = self._shares(question, position, known.get(question.tobytes(), NO_OBJECTS))
+                proposed = self._propose(question, position, shares, answers, len(rows) / len(chosen))
+                missing = held_out.get(question.tobytes(), NO_OBJECTS)
+                yield proposed, self._test_set(missing, position, shares, len(rows) / len(chosen))
 
     def _questions(self, position: int) -> Ints:
         """Shape (questions, arity), int32: 0 at the position; the others have objects that can be there."""
@@ -339,59 +350,52 @@ class _RelationTest(NamedTuple):
         asked[:, fixed[0]] = self.pools[fixed[0]]
         return asked
 
-    def _measure_question(self, question: Ints, position: int, weight: float) -> tuple[Candidates, SetTest]:
-        shares, known = self._shares(question, position)
-        pool = self.pools[position]
-        possible = pool[np.isfinite(shares[pool])]
-        order = possible[np.lexsort((possible, -shares[possible]))]
-        proposed = self._propose(question, position, order, shares, known, weight / self.predictor.arity)
-        return proposed, self._test_set(question, position, order, shares, weight)
-
-    def _test_set(self, question: Ints, position: int, order: Ints, shares: Floats, weight: float) -> SetTest:
-        """The held-out facts that answer a question, beside its answer set."""
+    def _test_set(self, answers: Ints, position: int, shares: Floats, weight: float) -> SetTest:
+        """The held-out answers of a question, beside its answer set."""
         cutoff = float(self.predictor.table.cutoffs[position])
-        same = (_without(self.held_out, position) == _without(question[None], position)).all(axis=1)
-        answers = self.held_out[same, position] if not np.isnan(cutoff) else self.held_out[:0, position]
-        members = order[: max(1, int((shares[order] >= cutoff).sum()))]
+        answers = answers[:0] if np.isnan(cutoff) else answers
+        own = shares[self.pools[position]]
+        least = min(cutoff, float(own.max(initial=-np.inf)))
+        inside = np.isin(answers, self.pools[position]) & (shares[answers] >= least)
         weights = np.full(len(answers), weight / self.predictor.arity)
         return SetTest(
-            np.isin(answers, members),
-            np.full(len(answers), len(members)),
-            weights,
-            np.full(len(answers), category_of(self.visible)),
+            inside, np.full(len(answers), (own >= least).sum()), weights, np.full(len(answers), self.category)
         )
 
-    def _propose(
-        self, question: Ints, position: int, order: Ints, shares: Floats, known: int, weight: float
-    ) -> Candidates:
+    def _propose(self, question: Ints, position: int, shares: Floats, known: int, weight: float) -> Candidates:
         """The candidates of one question: all that can be probable, and a sample of the others."""
-        predictor, scorer = self.predictor, self.predictor.scorer
-        frequency = np.bincount(self.visible[:, position], minlength=len(shares))
-        bound = predictor.odds.bound(shares[order], np.log1p(known), np.log1p(frequency[order]), position)
-        count = min(int((bound >= MIN_SCORED).sum()), MAX_SCORED)
-        best, rest = order[:count], order[count:]
+        predictor, pool = self.predictor, self.pools[position]
+        possible = pool[np.isfinite(shares[pool])]
+        most = np.log1p(self.frequencies[position][possible])
+        bound = predictor.odds.bound(shares[possible], float(np.log1p(known)), most, position)
+        best = possible[bound >= MIN_SCORED]
+        best = best[np.lexsort((best, -shares[best]))[:MAX_SCORED]]
+        rest = np.setdiff1d(possible, best, assume_unique=True)
         key = make_key(self.seed, "sample others", position, *question.tolist())
         others = rest[np.argsort(fold_in(key, rest), kind="stable")[:OTHERS]]
-        tuples = np.tile(question, (count + len(others), 1))
+        tuples = np.tile(question, (len(best) + len(others), 1))
         tuples[:, position] = np.append(best, others)
-        weights = np.full(len(tuples), weight)
-        weights[count:] *= len(rest) / max(len(others), 1)
+        weights = np.full(len(tuples), weight / predictor.arity)
+        weights[len(best) :] *= len(rest) / max(len(others), 1)
         nothing = hide_nothing(len(tuples))
-        evidence = scorer.evidence(tuples, nothing)
+        evidence = predictor.scorer.evidence(tuples, nothing)
         p = predictor.constrain(predictor.estimates_of(evidence), tuples, nothing).values
         raw = evidence[:, : predictor.arity].mean(axis=1)
         fold = np.full(len(tuples), int(fold_in(key, np.zeros(1, np.int32))[0] % FOLDS), np.int64)
         return Candidates(p, self._targets(tuples), weights, raw, self._popularity(tuples), fold)
 
-    def _shares(self, question: Ints, position: int) -> tuple[Floats, int]:
-        """Shape (objects,), float64: log shares of all candidates, -inf for known answers; and the number of these."""
+    def _shares(self, question: Ints, position: int, others: Ints) -> tuple[Floats, int]:
+        """Shape (objects,), float64: log shares of all candidates, -inf for known answers; and the number of these.
+
+        The others are true, but not known.
+        """
         scorer = self.predictor.scorer
         found = scorer.scorers[position].scores(question.tolist())
         known = scorer.known_answers(question.tolist(), NOTHING, position)
         found[known] = -np.inf
-        found -= np.logaddexp.reduce(found)
-        same = (_without(self.known, position) == _without(question[None], position)).all(axis=1)
-        found[self.known[same, position]] = -np.inf
+        top = found.max(initial=-np.inf)
+        found -= top + np.log(np.exp(found - top).sum())
+        found[others] = -np.inf
         return found, len(known)
 
     def _targets(self, tuples: Ints) -> Floats:
@@ -401,11 +405,18 @@ class _RelationTest(NamedTuple):
         return values[own]
 
     def _popularity(self, tuples: Ints) -> Floats:
-        size, facts = len(self.predictor.kb.objects), max(len(self.visible), 1)
         found = np.full(len(tuples), float(len(self.held_out)))
-        for column, objects in zip(self.visible.T, tuples.T, strict=True):
-            found *= (np.bincount(column, minlength=size)[objects]) / facts
+        for counts, objects in zip(self.frequencies, tuples.T, strict=True):
+            found *= counts[objects] / max(len(self.visible), 1)
         return found
+
+
+def _by_question(tuples: Ints, position: int) -> dict[bytes, Ints]:
+    """Question, with 0 at the position → the objects at the position."""
+    found: dict[bytes, list[int]] = {}
+    for question, obj in zip(_without(tuples, position), tuples[:, position].tolist(), strict=True):
+        found.setdefault(question.tobytes(), []).append(obj)
+    return {question: np.array(objects, np.int32) for question, objects in found.items()}
 
 
 def _without(tuples: Ints, position: int) -> Ints:
