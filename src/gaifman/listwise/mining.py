@@ -79,7 +79,7 @@ MIN_COMPARED = 10
 """Answers of which both objects have a number, for a comparison."""
 MIN_DEVIATION = 3.0
 """Standard errors by which a comparison must be true of more answers than it would be of independent objects."""
-MAX_COMPARED = 5_000
+MAX_COMPARED = 2_000
 """Objects with a number: one that more objects have is not compared, since half of them are entries of a question."""
 MAX_JOINED = 20_000_000
 """Pairs of a known fact and an answer that are counted: the first ones by fixed object, if there are more."""

@@ -241,11 +241,10 @@ def _choose_problem(
     def pose(mining: MiningConfig) -> tuple[_Problem, Choice]:
         mined = tuple(mine_formulas(index, relation, i, position, mining, held_out) for i in fixed)
         problem = _Problem(index, relation, position, mined, config, held_out, added)
-        return problem, problem.choose(PENALTIES[:1])
+        return problem, problem.without(MinedFormulas.without_comparisons).choose(PENALTIES[:1])
 
-    problem, choice = _choose_steps(config.mining, pose)
-    for leave_out in (MinedFormulas.without_constants, MinedFormulas.without_comparisons):
-        problem, choice = _choose_kind(problem, choice, leave_out)
+    problem, choice = _choose_constants(*_choose_steps(config.mining, pose))
+    problem, choice = _choose_comparisons(problem, choice)
     if choice.loss is not None:
         choice = min(choice, problem.choose(PENALTIES[1:]), key=_loss_of)
     return problem, choice
@@ -264,15 +263,27 @@ def _choose_steps(
     return found if _loss_of(found[1]) <= _loss_of(short[1]) else short
 
 
-def _choose_kind(problem: _Problem, choice: Choice, leave_out: LeaveOut) -> tuple[_Problem, Choice]:
-    """The problem with a kind of formulas, if these make the loss on held-out questions smaller."""
-    without = problem.without(leave_out)
-    if len(without.prior) == len(problem.prior):
+def _choose_constants(problem: _Problem, choice: Choice) -> tuple[_Problem, Choice]:
+    """The problem with its formulas with constants, if these make the loss on held-out questions smaller.
+
+    All losses but the last are those without comparisons, which have many values.
+    """
+    without = problem.without(MinedFormulas.without_constants)
+    if without is problem:
         return problem, choice
     if choice.loss is None:
         return without, choice
-    own = without.choose(PENALTIES[:1])
+    own = without.without(MinedFormulas.without_comparisons).choose(PENALTIES[:1])
     return (problem, choice) if _loss_of(choice) < _loss_of(own) else (without, own)
+
+
+def _choose_comparisons(problem: _Problem, choice: Choice) -> tuple[_Problem, Choice]:
+    """The problem with its comparisons, if these make the loss on held-out questions smaller."""
+    without = problem.without(MinedFormulas.without_comparisons)
+    if without is problem or choice.loss is None:
+        return without, choice
+    own = problem.choose(PENALTIES[:1])
+    return (problem, own) if _loss_of(own) < _loss_of(choice) else (without, choice)
 
 
 def _loss_of(choice: Choice) -> float:
@@ -374,6 +385,8 @@ class _Problem:
         other.mined = tuple(one for one, _ in left)
         added = np.ones(len(self.prior) - sum(map(len, self.mined)), bool)
         used = np.concatenate([*(own for _, own in left), added])
+        if used.all():
+            return self
         kept, numbers = used[questions.formulas], np.cumsum(used) - 1
         starts = np.append(0, np.cumsum(kept))[questions.starts]
         other._questions = questions._replace(
