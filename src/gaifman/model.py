@@ -41,6 +41,7 @@ from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Ints
 from gaifman.listwise.added import check_formulas
+from gaifman.listwise.expert import BoundExpert, Expert
 from gaifman.listwise.hide_choice import HideChoice, ValidationFacts
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.scoring import (
@@ -378,6 +379,7 @@ class _CompiledFeatures:
         self._relation_scorers: dict[str, RelationScorer] = {}
         self._index: StepIndex | None = None
         self._workspaces: Workspaces | None = None
+        self._expert: BoundExpert | None = None
         self._checkers: dict[Query, ConstraintChecker] = {}
         self._lock = ProcessLock()
 
@@ -396,7 +398,9 @@ class _CompiledFeatures:
                 index, settings = self._step_index(rankers.vocabulary.thresholds), listwise_config(self._config)
                 if self._workspaces is None:
                     self._workspaces = Workspaces(index, settings, rankers.max_steps)
-                self._relation_scorers[rankers.relation] = rankers.bind(index, settings, self._workspaces)
+                self._relation_scorers[rankers.relation] = rankers.bind(
+                    index, settings, self._workspaces, self._bind_expert(rankers.expert)
+                )
             return self._relation_scorers[rankers.relation]
 
     def _step_index(self, thresholds: tuple[tuple[str, float], ...]) -> StepIndex:
@@ -404,6 +408,12 @@ class _CompiledFeatures:
         if self._index is None:
             self._index = build_steps(self.kb).with_thresholds(thresholds)
         return self._index
+
+    def _bind_expert(self, expert: Expert | None) -> BoundExpert | None:
+        """The expert of the model, which all its relations share."""
+        if self._expert is None and expert is not None:
+            self._expert = expert.bind(self.kb)
+        return self._expert
 
     def first_pass(self, predictor: Predictor) -> FirstPass | None:
         """The first pass of a ranking; none for the fallback."""

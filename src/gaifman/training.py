@@ -247,6 +247,13 @@ class Callback:
     def on_epoch_end(self, epoch: int, loss: float, held_out_loss: float | None) -> None:
         """An epoch is done. The held-out loss is known with early stopping only."""
 
+    def on_part_end(self, state: Callable[[], tuple[Arrays, dict[str, Any]]]) -> None:
+        """A part is done that other parts need; `state()` returns a checkpoint of it."""
+
+    def for_expert(self) -> Callback:
+        """The callback for the training of the expert, which comes first."""
+        return Callback()
+
 
 @dataclass(frozen=True, slots=True)
 class Scorer:

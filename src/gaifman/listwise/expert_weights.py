@@ -1,0 +1,83 @@
+"""The weight of the expert's scores at each position of each relation.
+
+It is fitted on held-out facts, which neither the trial of the expert nor that of the ranker has seen: the weight that
+makes their loss smallest. A position with few held-out facts has a weight close to that of all positions together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gaifman.kb.tables import Floats, Longs, freeze
+from gaifman.kernels.complex import weight_losses
+from gaifman.listwise.expert import PositionExpert
+from gaifman.listwise.scoring import RelationScorer
+from gaifman.sampling.examples import TrainingExamples
+from gaifman.sampling.rng import fold_in_rows, make_key
+
+WEIGHTS = freeze(np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0]))
+"""Weights to choose from."""
+MAX_QUESTIONS = 200
+"""Held-out facts of a relation that its weights are fitted on."""
+POOLED_QUESTIONS = 20.0
+"""The mean loss of the questions of all positions counts as much as this many own questions."""
+
+
+def held_out_losses(
+    trials: RelationScorer, experts: Sequence[PositionExpert | None], examples: TrainingExamples
+) -> Floats:
+    """Shape (arity, 1 + weights), float64: the number of questions, and the sum of their losses for each weight.
+
+    A question that the expert cannot answer does not count. `trials` are without the expert.
+    """
+    rows, found = _some_rows(examples), np.zeros((trials.arity, 1 + len(WEIGHTS)))
+    if not len(rows):
+        return found
+    block, out = examples.held_out_block(negatives=0, rows=rows), np.empty(len(WEIGHTS))
+    scratch = np.empty(len(examples.kb.objects))
+    asked = [(tuple_, freeze(block.hidden.of(row))) for row, tuple_ in enumerate(block.answers.tolist())]
+    for position, expert in enumerate(experts):
+        own = trials.scorers[position]
+        if expert is None:
+            continue
+        for (objects, hidden), added in zip(asked, own.added(asked), strict=True):
+            similar = expert.scores(objects[1 - position])
+            if similar is None:
+                continue
+            scores, answer = own.scores(objects, hidden, added), objects[position]
+            scores[answer] += own.own_change(answer, hidden)
+            known = trials.known_answers(objects, hidden, position)
+            weight_losses(scores, similar, known, answer, WEIGHTS, scratch, out)
+            found[position, 0] += 1
+            found[position, 1:] += out
+    return found
+
+
+def _some_rows(examples: TrainingExamples) -> Longs:
+    """Rows of held-out facts, by key."""
+    rows = examples.held_out_rows
+    keys = fold_in_rows(make_key(examples.config.seed, "expert weights"), examples.answers[rows])
+    return np.sort(rows[np.argsort(keys, kind="stable")[:MAX_QUESTIONS]])
+
+
+def choose_weights(losses: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Relation → the weight at each position, from what `held_out_losses` returned.
+
+    >>> losses = np.zeros((2, 1 + len(WEIGHTS)))
+    >>> losses[0] = 100, *(100 * (WEIGHTS - 0.4) ** 2)
+    >>> choose_weights({"capital": losses})["capital"].tolist()
+    [0.4, 0.4]
+    """
+    total = sum(losses.values(), np.zeros((1, 1 + len(WEIGHTS)))).sum(axis=0)
+    pooled = total[1:] * (POOLED_QUESTIONS / max(total[0], 1.0))
+    if not total[0]:
+        return {relation: np.zeros(len(own)) for relation, own in losses.items()}
+    return {relation: WEIGHTS[np.argmin(own[:, 1:] + pooled, axis=1)] for relation, own in losses.items()}
+
+
+def pooled_weight(losses: Mapping[str, Floats]) -> float:
+    """The one weight that all positions together would have."""
+    total = sum(losses.values(), np.zeros((1, 1 + len(WEIGHTS)))).sum(axis=0)
+    return float(WEIGHTS[np.argmin(total[1:])]) if total[0] else 0.0
