@@ -50,19 +50,25 @@ from gaifman.listwise.scoring import (
     RelationRankers,
     RelationScorer,
     Workspaces,
+    expert_arrays,
+    expert_metadata,
     rankers_arrays,
     rankers_from_arrays,
 )
 from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.listwise.training import (
+    ListwiseTrainer,
+    check_expert_kbs,
     check_validation,
     listwise_config,
     listwise_report,
+    measure_relation,
     rank_validation_facts,
     resolve_config,
     settings_for,
-    train_relation,
+    train_beside_expert,
+    train_expert,
 )
 from gaifman.logic.ast import Bindings, Feature, Query, used_symbols
 from gaifman.logic.parser import parse_query
@@ -448,6 +454,7 @@ class GaifmanModel(Model):
         phi: Phi = DEFAULT_CONFIG.phi,
         base: str | BaseModel = DEFAULT_CONFIG.base,
         *,
+        expert: str = DEFAULT_CONFIG.expert,
         options: Mapping[str, Any] | None = None,
         positives: int = DEFAULT_CONFIG.positives,
         negatives: int = DEFAULT_CONFIG.negatives,
@@ -469,6 +476,7 @@ class GaifmanModel(Model):
             size=size,
             phi=phi_name(phi),
             base=base if isinstance(base, str) else base.kind,
+            expert=expert,
             options=options or {},
             positives=positives,
             negatives=negatives,
@@ -558,7 +566,7 @@ class GaifmanModel(Model):
         if valid is not None:
             check_validation(replace(self.config, hide=self._hide), self.query)
         if self.base is None:
-            return self._fit_listwise(given, constraints, valid, callback)
+            return self._fit_listwise(given, constraints, valid, threads, callback)
         kbs, query, features = prepare_training(given, self._source, self._phi)
         self.base = untrained_copy(self.base)
         sources = training_sources(kbs, query, features, self.config, constraints)
@@ -591,6 +599,7 @@ class GaifmanModel(Model):
         given: Sequence[KnowledgeBase],
         constraints: Constraints | None,
         valid: KnowledgeBase | None,
+        threads: int | None,
         callback: Callback | None,
     ) -> Self:
         """Train ranked lists for the relation of the query."""
@@ -606,8 +615,16 @@ class GaifmanModel(Model):
             self.config = replace(self.config, hide="facts" if choice is None else choice.chosen)
         config = settings_for(self.config, len(kbs))
         examples = TrainingExamples(kb, query, config, constraints)
-        trained = train_relation(examples, config, callback, formulas=formulas)
-        rankers = replace(trained.rankers, odds=fit_odds(trained.proposals))
+        check_expert_kbs(config, len(kbs))
+        expert = None
+        if config.expert != "none":
+            expert = train_expert(kb, config, callback and callback.for_expert(), check_threads(threads))
+        trainer = ListwiseTrainer(examples, config, formulas)
+        if expert is None:
+            trained = measure_relation(trainer, trainer.train(callback))
+        else:
+            trained = train_beside_expert(trainer, expert, callback)
+        rankers = replace(trained.rankers, odds=fit_odds(trained.proposals), expert=expert and expert.final)
         self.query, self._scorer = query, rankers
         self.held_out_report = listwise_report([(trained, rankers.odds)], bool(self.config.missing))
         answers = len(examples.answers)
@@ -619,6 +636,7 @@ class GaifmanModel(Model):
             "query": str(query),
             **training_metadata(self.config, None, given, constraints, formulas),
             **({"hide_choice": choice.as_dict()} if choice else {}),
+            **expert_metadata([rankers]),
             "features": rankers.formula_count,
             "metrics": {"answers": len(examples.training_rows), **claimed},
             "calibration": self.held_out_report.reliability_table(),
@@ -747,7 +765,7 @@ class GaifmanModel(Model):
         """The arrays and the metadata that `save` writes."""
         scorer = self.scorer
         if isinstance(scorer, RelationRankers):
-            return rankers_arrays(scorer), self.meta | {"vocabulary": scorer.vocabulary.as_json()}
+            return rankers_arrays(scorer) | expert_arrays([scorer]), self.meta | {"vocabulary": scorer.vocabulary.as_json()}
         arrays = self._calibration_arrays() | scorer_arrays(scorer)
         return arrays, self.meta | feature_metadata(self.features, self.query)
 
@@ -761,7 +779,8 @@ class GaifmanModel(Model):
         if "vocabulary" in meta:
             vocabulary = Vocabulary.from_json(meta["vocabulary"], meta.get("added_formulas", ()))
             relation = query.atomic_relation or ""
-            rankers = rankers_from_arrays(arrays, relation, len(query.variables), vocabulary)
+            expert = Expert.from_arrays(arrays)
+            rankers = rankers_from_arrays(arrays, relation, len(query.variables), vocabulary, expert)
             rest = {name: value for name, value in meta.items() if name != "vocabulary"}
             return cls.from_parts(query, config, (), rankers, Calibration.identity(), rest)
         features = features_from_metadata(meta, len(query.variables))
@@ -790,6 +809,7 @@ def fit(
     size: int | str | None = DEFAULT_CONFIG.size,
     phi: Phi = DEFAULT_CONFIG.phi,
     base: str | BaseModel = DEFAULT_CONFIG.base,
+    expert: str = DEFAULT_CONFIG.expert,
     options: Mapping[str, Any] | None = None,
     positives: int = DEFAULT_CONFIG.positives,
     negatives: int = DEFAULT_CONFIG.negatives,
@@ -823,6 +843,7 @@ def fit(
             these. Ranked lists mine their formulas (`default`), and add all others.
         base: M, the base model: `listwise`, `mlp`, `logistic`, or an untrained base model. `auto` is `listwise` for a
             relation, and `mlp` for other queries, with a size, and with `paper` or `universal-schema` alone.
+        expert: `complex` adds an expert to ranked lists, which knows the similar objects of the training facts.
         options: Options of a named base model, such as `{"hidden": [50], "epochs": 5}`.
         positives: w, neighbourhoods of each answer per epoch.
         negatives: w̃, negatives of each answer per epoch, with one neighbourhood each.
@@ -851,6 +872,7 @@ def fit(
         size,
         phi,
         base,
+        expert=expert,
         options=options,
         positives=positives,
         negatives=negatives,

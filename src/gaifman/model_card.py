@@ -17,6 +17,7 @@ from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.errors import FormulaError, InputError, escape_unprintable, plural
 from gaifman.io.model_file import translate_state_errors
 from gaifman.kb.knowledge_base import KnowledgeBase, shared_names
+from gaifman.listwise.expert import describe_expert
 from gaifman.listwise.hide_choice import describe_choice
 from gaifman.logic.ast import Feature
 from gaifman.logic.notation import format_relation
@@ -120,6 +121,7 @@ _SETTINGS = {
     "holdout": "fraction of answers held out",
     "draws": "draws per prediction",
     "missing": "fraction of true answers assumed to be missing",
+    "expert": "expert with memory",
 }
 _RELATION_COLUMNS = {
     "name": "relation",
@@ -283,6 +285,8 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
         used = {name: used[name] for name in names} | {"missing": _assumed_missing(meta)}
         if choice := meta.get("hide_choice"):
             used["hide"] = describe_choice(choice)
+        if expert := meta.get("expert"):
+            used["expert"] = describe_expert(expert)
     rows = [*_label(used, _SETTINGS), ("features", meta["features"]), ("base model", base["kind"])]
     rows += [(f"base model: {name}", value) for name, value in sorted(base["settings"].items())]
     rows += [("added formula", text) for text in added[:MAX_FORMULAS]]
@@ -390,6 +394,7 @@ def _train_command(meta: Mapping[str, Any]) -> str:
     options = ["--radius", str(config["radius"]), "--size", size, "--seed", str(config["seed"])]
     if _is_listwise(meta):
         options = ["--seed", str(config["seed"])]
+        options += ["--expert", config["expert"]] if config.get("expert", "none") != "none" else []
     return shlex.join(["gaifman", "train", "KB", *query, "-o", "MODEL", *options])
 
 

@@ -35,6 +35,8 @@ from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.rng import fold_in, make_key
 from gaifman.sampling.settings import ExampleConfig, SamplingConfig
 
+EXPERTS = ("none", "complex")
+"""What is added to ranked lists: nothing, or an expert with memory."""
 AUTO, LISTWISE = "auto", "listwise"
 """A setting that depends on the query, and the base model of ranked lists."""
 DEFAULT_MISSING, MIN_MISSING = 0.1, 0.001
@@ -87,6 +89,9 @@ class TrainingConfig(ExampleConfig):
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the base model: `{"hidden": [50], "epochs": 5}`. The paper's network is
     `{"activation": "sigmoid", "batch_size": 128}`."""
+    expert: str = "none"
+    """`complex` adds an expert to ranked lists: ComplEx, which knows which objects are similar. It applies to relations of
+    two objects."""
     min_examples: int = 20_000
     """Minimum number of training examples: if an epoch has fewer, there are more epochs."""
     min_feature_count: int = 2
@@ -106,6 +111,7 @@ class TrainingConfig(ExampleConfig):
         for name in ("size", "radius"):
             if isinstance(value := getattr(self, name), str):
                 check_choice(name, value, (AUTO,))
+        check_choice("expert", self.expert, EXPERTS)
         self.sampling(self.draws, "check")
         for name in ("min_examples", "min_feature_count", "patience"):
             check_int(name, getattr(self, name), 0)

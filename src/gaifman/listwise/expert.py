@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import check_int, check_positive
-from gaifman.errors import InputError
+from gaifman.errors import InputError, plural
 from gaifman.io.model_file import Arrays, require_array, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges, freeze
@@ -52,6 +52,8 @@ MAX_CELLS = 1 << 24
 """Scores of a batch in memory: 64 MB."""
 SMALLEST_BATCH, MIN_BATCHES = 16, 64
 """Questions of a batch, at least; and batches of an epoch, if there are enough questions."""
+MAX_SIMILAR_FACTS, MIN_COSINE = 2, 0.3
+"""Facts with similar objects that an explanation names, and how similar these are at least, on average."""
 INITIAL_SIZE = 1e-3
 """Bound of the first random numbers."""
 
@@ -322,6 +324,18 @@ def check_expert_weights(arrays: Mapping[str, npt.NDArray[Any]], arity: int) -> 
         raise InputError("the weights of an expert must be at least 0")
 
 
+def describe_expert(about: Mapping[str, Any]) -> str:
+    """What the metadata of a model say about its expert, in words.
+
+    >>> about = {"kind": "complex", "rank": 96, "objects": 1100, "relations": 20, "weight": 0.31}
+    >>> describe_expert(about | {"positions": 38, "of_positions": 40})
+    'ComplEx of rank 96, knows 1,100 objects and 20 relations; mean weight 0.31, above 0 at 38 of 40 positions'
+    """
+    knows = f"knows {plural(about['objects'], 'object')} and {plural(about['relations'], 'relation')}"
+    used = f"above 0 at {about['positions']:,} of {plural(about['of_positions'], 'position')}"
+    return f"ComplEx of rank {about['rank']}, {knows}; mean weight {about['weight']:.3g}, {used}"
+
+
 def _pack_names(names: Sequence[str]) -> npt.NDArray[np.uint8]:
     """Names as the bytes of a JSON list."""
     return np.frombuffer(json.dumps(names).encode(), np.uint8)
@@ -439,6 +453,25 @@ class BoundExpert:
         number = self._numbers.get(relation)
         return None if number is None else 2 * number + position
 
+    def similar_facts(self, kb: KnowledgeBase, relation: str, objects: Sequence[int], hidden: Longs) -> list[int]:
+        """The known facts of a relation with the most similar objects, by id: those of the largest mean cosine."""
+        facts = kb.tuples(relation)
+        ids = kb.fact_ids(kb.content.relations.find(relation) or 0, facts)
+        known = (self.rows[facts] >= 0).all(axis=1) & ~np.isin(ids, hidden) & (facts != np.array(objects)).any(axis=1)
+        facts, ids = facts[known], ids[known]
+        cosines = sum((self._cosines(facts[:, i], objects[i]) for i in range(2)), np.zeros(len(facts))) / 2
+        best = np.argsort(-cosines, kind="stable")[:MAX_SIMILAR_FACTS]
+        return [int(ids[row]) for row in best.tolist() if cosines[row] >= MIN_COSINE]
+
+    def _cosines(self, others: Ints, obj: int) -> Floats:
+        """Shape (others,), float64: the cosine between the vectors of one object and of each of others."""
+        distinct, rows = np.unique(others, return_inverse=True)
+        vectors = self.expert.object_vectors[self.rows[distinct]].astype(np.float64)
+        own = self.expert.object_vectors[self.rows[obj]].astype(np.float64)
+        sizes = np.sqrt((vectors * vectors).sum(axis=1) * (own * own).sum())
+        cosines: Floats = (vectors * own).sum(axis=1) / np.maximum(sizes, 1e-12)
+        return cosines[rows]
+
     def of_relation(self, relation: str, weights: Sequence[float]) -> tuple[PositionExpert | None, ...]:
         """The expert at each position of a relation, with its weight there."""
         found = []
@@ -468,6 +501,11 @@ class PositionExpert:
         out = np.empty(len(own))
         total = add_similar(self.bound.tiles, question, self.weight, own, np.empty(TILE, np.float32), np.empty(TILE), out)
         return freeze(out), total
+
+    def score(self, fixed: int, candidate: int) -> float | None:
+        """What the expert says of one candidate, without weight; None if it does not know the fixed object."""
+        found = self.scores(fixed)
+        return None if found is None else float(found[candidate])
 
     def scores(self, fixed: int) -> Floats | None:
         """Shape (objects,), float64: what the expert says of each candidate, relative to their mean; without weight."""

@@ -70,7 +70,7 @@ def choose_weights(losses: Mapping[str, Floats]) -> dict[str, Floats]:
     >>> choose_weights({"capital": losses})["capital"].tolist()
     [0.4, 0.4]
     """
-    total = sum(losses.values(), np.zeros((1, 1 + len(WEIGHTS)))).sum(axis=0)
+    total = np.concatenate([np.zeros((1, 1 + len(WEIGHTS))), *losses.values()]).sum(axis=0)
     pooled = total[1:] * (POOLED_QUESTIONS / max(total[0], 1.0))
     if not total[0]:
         return {relation: np.zeros(len(own)) for relation, own in losses.items()}
@@ -79,5 +79,5 @@ def choose_weights(losses: Mapping[str, Floats]) -> dict[str, Floats]:
 
 def pooled_weight(losses: Mapping[str, Floats]) -> float:
     """The one weight that all positions together would have."""
-    total = sum(losses.values(), np.zeros((1, 1 + len(WEIGHTS)))).sum(axis=0)
+    total = np.concatenate([np.zeros((1, 1 + len(WEIGHTS))), *losses.values()]).sum(axis=0)
     return float(WEIGHTS[np.argmin(total[1:])]) if total[0] else 0.0

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -344,6 +344,23 @@ def rankers_from_arrays(
         raise InputError(f"the vocabulary has no relation {shorten(relation)} of {arity} places")
     rankers.rankers(build_steps(tiny).with_thresholds(vocabulary.thresholds))
     return rankers
+
+
+def expert_arrays(rankers: Iterable[RelationRankers]) -> Arrays:
+    """The arrays of the expert that some rankers share; none without one."""
+    expert = next((one.expert for one in rankers if one.expert), None)
+    return {} if expert is None else expert.arrays()
+
+
+def expert_metadata(rankers: Iterable[RelationRankers]) -> dict[str, Any]:
+    """What the metadata of a model say about the expert that some rankers share; nothing without one."""
+    own = [one for one in rankers if one.expert]
+    if not own or own[0].expert is None:
+        return {}
+    expert, weights = own[0].expert, np.concatenate([one.expert_weights for one in own if one.arity == 2] or [np.zeros(1)])
+    sizes = {"objects": len(expert.objects), "relations": len(expert.relations), "rank": expert.rank}
+    used = {"positions": int((weights > 0).sum()), "of_positions": len(weights)}
+    return {"expert": {"kind": "complex", **sizes, "weight": round(float(weights.mean()), 3), **used}}
 
 
 class Share(NamedTuple):
