@@ -86,7 +86,8 @@ class ExpertConfig:
 # Questions
 
 
-class ExpertQuestions(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ExpertQuestions:
     """The questions of facts of two objects: at each position, given the object at the other one."""
 
     fixed: Ints

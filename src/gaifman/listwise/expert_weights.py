@@ -74,10 +74,5 @@ def choose_weights(losses: Mapping[str, Floats]) -> dict[str, Floats]:
     pooled = total[1:] * (POOLED_QUESTIONS / max(total[0], 1.0))
     if not total[0]:
         return {relation: np.zeros(len(own)) for relation, own in losses.items()}
-    return {relation: WEIGHTS[np.argmin(own[:, 1:] + pooled, axis=1)] for relation, own in losses.items()}
-
-
-def pooled_weight(losses: Mapping[str, Floats]) -> float:
-    """The one weight that all positions together would have."""
-    total = np.concatenate([np.zeros((1, 1 + len(WEIGHTS))), *losses.values()]).sum(axis=0)
-    return float(WEIGHTS[np.argmin(total[1:])]) if total[0] else 0.0
+    chosen = {relation: WEIGHTS[np.argmin(own[:, 1:] + pooled, axis=1)] for relation, own in losses.items()}
+    return {relation: own if len(own) == 2 else np.zeros(len(own)) for relation, own in chosen.items()}
