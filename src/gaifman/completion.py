@@ -42,7 +42,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collecti
 from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.added import check_formulas
 from gaifman.listwise.expert import Expert, TrainedExpert
-from gaifman.listwise.expert_weights import choose_weights
+from gaifman.listwise.expert_weights import choose_mixtures
 from gaifman.listwise.hide_choice import CHOICES, HideChoice, ValidationFacts
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.scoring import (
@@ -611,7 +611,7 @@ class RelationTrainer:
             return arrays
 
         fitted = dict(zip(names, map_threaded(fit, names, threads, cost=self.count_facts), strict=True))
-        weights = choose_weights({name: arrays["losses"] for name, arrays in fitted.items() if arrays})
+        mixtures = choose_mixtures({name: arrays["losses"] for name, arrays in fitted.items() if arrays})
 
         def measure(name: str) -> RelationModel:
             part = store.load(name)
@@ -621,7 +621,7 @@ class RelationTrainer:
             if trainer is None:
                 part = self.train(name, store.callback(name), len(names))
             else:
-                trained, weighted = trainer.restore(fitted[name]), WeightedExpert(trial, weights[name])
+                trained, weighted = trainer.restore(fitted[name]), WeightedExpert(trial, mixtures[name])
                 part = self._listwise_part(name, measure_relation(trainer, trained, len(names), weighted))
             store.save(name, part)
             return part

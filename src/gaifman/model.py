@@ -28,7 +28,7 @@ from gaifman._serialization import (
     scorer_from_arrays,
     untrained_copy,
 )
-from gaifman.config import Deadline, check_int, checked, checked_methods
+from gaifman.config import Deadline, check_int, check_threads, checked, checked_methods
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.attribution import explain_network
 from gaifman.explain.explanation import DEFAULT_TOP, MAX_DRAWS, Explanation
@@ -765,7 +765,9 @@ class GaifmanModel(Model):
         """The arrays and the metadata that `save` writes."""
         scorer = self.scorer
         if isinstance(scorer, RelationRankers):
-            return rankers_arrays(scorer) | expert_arrays([scorer]), self.meta | {"vocabulary": scorer.vocabulary.as_json()}
+            return rankers_arrays(scorer) | expert_arrays([scorer]), self.meta | {
+                "vocabulary": scorer.vocabulary.as_json()
+            }
         arrays = self._calibration_arrays() | scorer_arrays(scorer)
         return arrays, self.meta | feature_metadata(self.features, self.query)
 

@@ -90,8 +90,8 @@ class TrainingConfig(ExampleConfig):
     """Options of the base model: `{"hidden": [50], "epochs": 5}`. The paper's network is
     `{"activation": "sigmoid", "batch_size": 128}`."""
     expert: str = "none"
-    """`complex` adds an expert to ranked lists: ComplEx, which knows which objects are similar. It applies to relations of
-    two objects."""
+    """`complex` adds an expert to ranked lists: ComplEx, which knows which objects are similar. It applies to relations
+    of two objects."""
     min_examples: int = 20_000
     """Minimum number of training examples: if an epoch has fewer, there are more epochs."""
     min_feature_count: int = 2

@@ -96,7 +96,7 @@ def _largest(scores: Any, lanes: Any) -> Any:
     for j in range(LANES):
         a, b, c = scores[j], scores[LANES + j], scores[2 * LANES + j]
         d, e, f = scores[3 * LANES + j], scores[4 * LANES + j], scores[5 * LANES + j]
-        lanes[j] = max(max(max(a, b), max(c, d)), max(e, f))
+        lanes[j] = max(a, b, c, d, e, f)
     top = lanes[0]
     for j in range(1, LANES):
         top = max(top, lanes[j])
@@ -229,7 +229,7 @@ def block_gradient(
     object_gradient: Reals,
     question_gradient: Reals,
 ) -> None:
-    """Write the gradient of the objects of some tiles, and their part of the gradient of questions (questions, columns)."""
+    """Write the gradient of the objects of some tiles, and their part of that of questions (questions, columns)."""
     rows, columns = sizes.questions, sizes.columns
     fact = np.searchsorted(facts.answers, first_tile * TILE)
     question_gradient[: rows * columns] = _ZERO
@@ -349,17 +349,19 @@ def add_similar(
 
 @kernel
 def weight_losses(
-    scores: Floats, similar: Floats, known: Ints, answer: int, weights: Floats, exponentials: Floats, out: Floats
+    scores: Floats, similar: Floats, known: Ints, answer: int, mixtures: Floats, exponentials: Floats, out: Floats
 ) -> None:
-    """Write the loss of one question, in nats, for each weight: of softmax(scores + weight · similar) at the answer.
+    """Write the loss of one question, in nats, for each of some mixtures (mixtures, 2): scale and weight.
 
-    Known answers are no candidates. `exponentials` has shape (objects,), scratch space.
+    It is that of softmax(scale · scores + weight · similar) at the answer. Known answers are no candidates.
+    `exponentials` has shape (objects,), scratch space.
     """
-    for number in range(len(weights)):
-        weight = weights[number]
-        top = scores[answer] + weight * similar[answer]
+    for number in range(len(mixtures)):
+        scale, weight = mixtures[number, 0], mixtures[number, 1]
+        own = scale * scores[answer] + weight * similar[answer]
+        top = own
         for obj in range(len(scores)):
-            exponentials[obj] = scores[obj] + weight * similar[obj]
+            exponentials[obj] = scale * scores[obj] + weight * similar[obj]
         for i in range(len(known)):
             exponentials[known[i]] = -1e9
         for obj in range(len(scores)):
@@ -370,4 +372,4 @@ def weight_losses(
         total = 0.0
         for obj in range(len(scores)):
             total += exponentials[obj]
-        out[number] = top + np.log(total) - scores[answer] - weight * similar[answer]
+        out[number] = top + np.log(total) - own

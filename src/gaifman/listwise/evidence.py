@@ -343,19 +343,20 @@ def _mark_feature(label: Label, arity: int, position: int) -> Feature:
 
 def _similar(scorer: RelationScorer, odds: Odds, objects: Sequence[int], hidden: Longs) -> Iterator[Evidence]:
     """What the expert says, at all positions together. It does not see which facts are hidden."""
-    effect, bound = 0.0, None
+    effect, total, bound = 0.0, 0.0, None
     for position, own in enumerate(scorer.scorers):
         score = None if own.expert is None else own.expert.score(objects[1 - position], objects[position])
         if own.expert is not None and score is not None:
             effect += float(odds.weights[position]) * own.expert.weight * score
-            bound = own.expert.bound
+            total, bound = total + score, own.expert.bound
     if bound is None or not effect:
         return
     kb, text = scorer.index.kb, "similar objects"
     facts = bound.similar_facts(kb, scorer.relation, objects, hidden)
     if facts:
-        text += f", as in {' and '.join(str(kb.fact_by_id(fact)._replace(confidence=1.0)).removesuffix('.') for fact in facts)}"
-    yield Evidence(("expert",), text.replace("{", "{{").replace("}", "}}"), 1.0, effect)
+        told = [str(kb.fact_by_id(fact)._replace(confidence=1.0)).removesuffix(".") for fact in facts]
+        text += f", as in {' and '.join(told)}"
+    yield Evidence(("expert",), text.replace("{", "{{").replace("}", "}}"), total, effect)
 
 
 def _known(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,9 +126,8 @@ def expert_questions(kb: KnowledgeBase, left_out: Mapping[str, Longs] | None = N
     codes, fixed, answers = (each[order].astype(np.int32) for each in (codes, fixed, answers))
     first = np.flatnonzero((np.diff(codes, prepend=-1) != 0) | (np.diff(fixed, prepend=-1) != 0))
     starts = np.append(first, len(codes)).astype(np.int64)
-    return ExpertQuestions(
-        freeze(fixed[first]), freeze(codes[first]), freeze(starts), freeze(answers), freeze(weights[order].astype(np.float32))
-    )
+    confidences = freeze(weights[order].astype(np.float32))
+    return ExpertQuestions(freeze(fixed[first]), freeze(codes[first]), freeze(starts), freeze(answers), confidences)
 
 
 # Training
@@ -160,7 +160,7 @@ class ComplexModel:
         self._gradients = np.zeros_like(self.objects), np.zeros_like(self.relations)
         blocks = max(1, min(MAX_BLOCKS, self.tiles // MIN_TILES))
         bounds = np.linspace(0, self.tiles, blocks + 1).astype(int).tolist()
-        self._blocks = list(zip(bounds[:-1], bounds[1:], strict=True))
+        self._blocks = list(pairwise(bounds))
         self._space: _Space | None = None
 
     @property
@@ -237,8 +237,10 @@ class ComplexModel:
         starts, stops = questions.starts[rows], questions.starts[rows + 1]
         entries, owners = concatenate_ranges(starts, stops), np.repeat(np.arange(len(rows)), stops - starts)
         order = np.argsort(questions.answers[entries], kind="stable")
-        entries, owners = entries[order], owners[order].astype(np.int32)
-        facts = Facts(freeze(owners), freeze(questions.answers[entries]), freeze(questions.weights[entries]))
+        entries, owners = entries[order], owners[order]
+        facts = Facts(
+            freeze(owners.astype(np.int32)), freeze(questions.answers[entries]), freeze(questions.weights[entries])
+        )
         sizes = Sizes(self.columns, self.count, len(rows), len(entries))
         counts = np.bincount(owners, facts.weights, len(rows)).astype(np.float32)
         if self._space is None or len(self._space.questions) != len(rows) * self.columns:
@@ -265,7 +267,6 @@ class _Batch(NamedTuple):
     softmax: Softmax
 
 
-
 # What training gives
 
 
@@ -280,7 +281,7 @@ class Expert:
     """Shape (objects, 2 · rank), float32: real parts, then imaginary ones; their mean is 0, so that the mean of the
     scores of all candidates is 0."""
     relation_vectors: Reals
-    """Shape (2 · relations, 2 · rank), float32: for each relation, of the questions at its first and second position."""
+    """Shape (2 · relations, 2 · rank), float32: for each relation, of questions at its first and second position."""
     center: Reals
     """Shape (2 · rank,), float32: what was subtracted from the vectors of objects."""
 
@@ -500,7 +501,9 @@ class PositionExpert:
         if question is None:
             return None
         out = np.empty(len(own))
-        total = add_similar(self.bound.tiles, question, self.weight, own, np.empty(TILE, np.float32), np.empty(TILE), out)
+        total = add_similar(
+            self.bound.tiles, question, self.weight, own, np.empty(TILE, np.float32), np.empty(TILE), out
+        )
         return freeze(out), total
 
     def score(self, fixed: int, candidate: int) -> float | None:

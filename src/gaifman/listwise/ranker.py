@@ -131,6 +131,16 @@ class Ranker:
     added_weights: Floats
     """Shape (added formulas,), float64."""
 
+    def scaled(self, scale: float) -> Ranker:
+        """The ranker whose scores are multiplied by a scale."""
+        return replace(
+            self,
+            formula_weights=self.formula_weights * scale,
+            mark_weights=self.mark_weights * scale,
+            statistic_weights=self.statistic_weights * scale,
+            added_weights=self.added_weights * scale,
+        )
+
     @property
     def first_added(self) -> int:
         """The number of the first added formula: after the mined ones."""

@@ -357,10 +357,12 @@ def expert_metadata(rankers: Iterable[RelationRankers]) -> dict[str, Any]:
     own = [one for one in rankers if one.expert]
     if not own or own[0].expert is None:
         return {}
-    expert, weights = own[0].expert, np.concatenate([one.expert_weights for one in own if one.arity == 2] or [np.zeros(1)])
+    expert = own[0].expert
+    weights = np.concatenate([np.zeros(0), *(one.expert_weights for one in own if one.arity == 2)])
+    mean = float(weights.sum() / max(len(weights), 1))
     sizes = {"objects": len(expert.objects), "relations": len(expert.relations), "rank": expert.rank}
     used = {"positions": int((weights > 0).sum()), "of_positions": len(weights)}
-    return {"expert": {"kind": "complex", **sizes, "weight": round(float(weights.mean()), 3), **used}}
+    return {"expert": {"kind": "complex", **sizes, "weight": round(mean, 3), **used}}
 
 
 class Share(NamedTuple):

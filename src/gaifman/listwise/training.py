@@ -20,8 +20,15 @@ from gaifman.errors import FormulaError, KnowledgeBaseError, similar_names
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
-from gaifman.listwise.expert import BoundExpert, ExpertConfig, ExpertTrainer, PositionExpert, TrainedExpert, expert_relations
-from gaifman.listwise.expert_weights import choose_weights, held_out_losses
+from gaifman.listwise.expert import (
+    BoundExpert,
+    ExpertConfig,
+    ExpertTrainer,
+    PositionExpert,
+    TrainedExpert,
+    expert_relations,
+)
+from gaifman.listwise.expert_weights import choose_mixtures, held_out_losses
 from gaifman.listwise.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
 from gaifman.listwise.mining import SPARSE_MINING, MiningConfig, WalkBound, choose_mining
 from gaifman.listwise.odds import Odds, Proposals, fit_odds
@@ -188,6 +195,13 @@ class TrainedRankers:
     """Fitted to all facts."""
     trials: tuple[Ranker, ...]
     """Fitted without the held-out facts: these are measured."""
+
+    def scaled(self, scales: Sequence[float]) -> TrainedRankers:
+        """The rankers whose scores are multiplied by the scale of their position."""
+        parts = (
+            [one.scaled(scale) for one, scale in zip(own, scales, strict=True)] for own in (self.rankers, self.trials)
+        )
+        return TrainedRankers(*map(tuple, parts))
 
     def arrays(self, index: StepIndex) -> Arrays:
         """All rankers as arrays, for a run."""
@@ -409,11 +423,11 @@ class TrainedRelation:
 
 @dataclass(frozen=True, slots=True)
 class WeightedExpert:
-    """The trial of the expert, and its weights for one relation."""
+    """The trial of the expert, and how it is mixed with the rankers of one relation."""
 
     trial: BoundExpert
-    weights: Floats
-    """Shape (positions,), float64."""
+    mixtures: Floats
+    """Shape (positions, 2), float64: the scale of the ranker's scores, and the weight of the expert's."""
 
 
 def train_relation(
@@ -435,8 +449,12 @@ def measure_relation(
     trainer: ListwiseTrainer, trained: TrainedRankers, models: int = 1, weighted: WeightedExpert | None = None
 ) -> TrainedRelation:
     """Measure rankers, and the expert with its weights, by their trials on held-out facts."""
-    examples, config = trainer.examples, trainer.config
-    experts = None if weighted is None else weighted.trial.of_relation(trainer.relation, weighted.weights.tolist())
+    examples = trainer.examples
+    experts = None
+    if weighted is not None:
+        scales, weights = weighted.mixtures.T.tolist()
+        experts = weighted.trial.of_relation(trainer.relation, weights)
+        trained = trained.scaled(scales)
     trials = trainer.scorer(trained.trials, experts)
 
     def scores(tuples: Ints, hidden: HiddenFacts, position: int) -> Floats:
@@ -453,7 +471,7 @@ def measure_relation(
         for name, array in ranker_arrays(ranker, trainer.index).items()
     }
     if weighted is not None:
-        arrays["expert_weights"] = weighted.weights
+        arrays["expert_weights"] = weighted.mixtures[:, 1].copy()
     rankers = RelationRankers(trainer.relation, trainer.arity, arrays, trainer.vocabulary, UNFITTED)
     proposals = trainer.proposals(trials, models, ranking.pools)
     return TrainedRelation(rankers, evidence, targets, shares, proposals, ranks)
@@ -480,7 +498,7 @@ def check_expert_kbs(config: TrainingConfig, kbs: int) -> None:
 
 
 def fit_beside_expert(trainer: ListwiseTrainer, trial: BoundExpert, callback: Callback | None = None) -> Arrays:
-    """The rankers of a relation as arrays, and as `losses` what `choose_weights` needs of them."""
+    """The rankers of a relation as arrays, and as `losses` what `choose_mixtures` needs of them."""
     trained = trainer.train(callback)
     experts = trial.of_relation(trainer.relation, [1.0] * trainer.arity)
     losses = held_out_losses(trainer.scorer(trained.trials), experts, trainer.examples)
@@ -493,8 +511,8 @@ def train_beside_expert(
     """Train the ranked lists of one relation beside an expert."""
     trial = expert.trial.bind(trainer.examples.kb)
     fitted = fit_beside_expert(trainer, trial, callback)
-    weights = choose_weights({trainer.relation: fitted["losses"]})[trainer.relation]
-    return measure_relation(trainer, trainer.restore(fitted), weighted=WeightedExpert(trial, weights))
+    mixtures = choose_mixtures({trainer.relation: fitted["losses"]})[trainer.relation]
+    return measure_relation(trainer, trainer.restore(fitted), weighted=WeightedExpert(trial, mixtures))
 
 
 def rank_validation_facts(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from gaifman.jobs.run import Run
 from gaifman.jobs.train import TrainingInterrupted, TrainingSpec, run_training
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import freeze
+from gaifman.listwise.evidence import collect_evidence
 from gaifman.listwise.expert import (
     BoundExpert,
     Expert,
@@ -26,9 +29,11 @@ from gaifman.listwise.expert import (
     TrainedExpert,
     expert_relations,
 )
-from gaifman.listwise.expert_weights import WEIGHTS, choose_weights
+from gaifman.listwise.expert_weights import MIXTURES, choose_mixtures
+from gaifman.listwise.scoring import RelationRankers
 from gaifman.listwise.training import train_expert
 from gaifman.logic.ast import relation_query
+from gaifman.model_card import model_card
 from gaifman.sampling.examples import TrainingExamples, held_out_facts
 from gaifman.training import Callback, TrainingConfig
 from training_runs import small
@@ -205,23 +210,24 @@ def test_similar_facts_are_those_of_the_largest_cosines(kb: KnowledgeBase, exper
 # Weights
 
 
-def losses(best: float, questions: float) -> Any:
-    """Losses of two positions, smallest at a weight."""
-    own = np.zeros((2, 1 + len(WEIGHTS)))
-    own[:] = questions, *(questions * (WEIGHTS - best) ** 2)
+def losses(scale: float, weight: float, questions: float) -> Any:
+    """Losses of two positions, smallest at a scale and a weight."""
+    own = np.zeros((2, 1 + len(MIXTURES)))
+    own[:] = questions, *(questions * ((MIXTURES - [scale, weight]) ** 2).sum(axis=1))
     return own
 
 
-def test_few_questions_have_a_weight_close_to_that_of_all() -> None:
-    many = {"many": losses(0.6, 1000.0), "two": losses(0.0, 2.0), "none": np.zeros((2, 1 + len(WEIGHTS)))}
-    found = choose_weights({**many, "unary": np.zeros((1, 1 + len(WEIGHTS)))})
-    assert {name: weights.tolist() for name, weights in found.items()} == {
-        "many": [0.6, 0.6],
-        "two": [0.5, 0.5],
-        "none": [0.6, 0.6],
-        "unary": [0.0],
+def test_few_questions_have_a_mixture_close_to_that_of_all() -> None:
+    none = np.zeros((2, 1 + len(MIXTURES)))
+    many = {"many": losses(0.7, 0.6, 1000.0), "two": losses(0.7, 0.0, 2.0), "none": none}
+    found = choose_mixtures({**many, "unary": none[:1]})
+    assert {name: mixtures.tolist() for name, mixtures in found.items()} == {
+        "many": [[0.7, 0.6]] * 2,
+        "two": [[0.7, 0.5]] * 2,
+        "none": [[0.7, 0.6]] * 2,
+        "unary": [[1.0, 0.0]],
     }
-    assert choose_weights({"none": many["none"]})["none"].tolist() == [0.0, 0.0]
+    assert choose_mixtures({"none": none})["none"].tolist() == [[1.0, 0.0]] * 2
 
 
 # Models
@@ -237,7 +243,9 @@ def test_the_file_has_the_expert_once_and_gives_the_same_answers(
     assert isinstance(loaded, Completion)
     assert model_bytes(*loaded.state()) == (tmp_path / "m").read_bytes()
     pairs = [("p1", "p2"), ("p3", "p4")]
-    assert loaded.probabilities("likes", pairs).values.tolist() == completion.probabilities("likes", pairs).values.tolist()
+    assert (
+        loaded.probabilities("likes", pairs).values.tolist() == completion.probabilities("likes", pairs).values.tolist()
+    )
     single = completion.model("likes")
     single.save(tmp_path / "one")
     one = gaifman.load(tmp_path / "one", kb)
@@ -247,7 +255,7 @@ def test_the_file_has_the_expert_once_and_gives_the_same_answers(
 
 def test_a_damaged_expert_is_refused(completion: Completion) -> None:
     arrays, meta = completion.state()
-    wrong = {
+    wrong: dict[str, Any] = {
         "expert/objects": np.frombuffer(b'["p1", "p1"]', np.uint8),
         "expert/center": np.zeros(7, np.float32),
         "expert/object_vectors": arrays["expert/object_vectors"][1:],
@@ -264,43 +272,42 @@ def test_new_objects_are_answered_without_the_expert(completion: Completion) -> 
         [("likes", "ann", "bob"), ("knows", "ann", "bob"), ("likes", "bob", "cleo"), ("gives", "ann", "bob", "cleo")]
     )
     found = completion.with_kb(renamed).answers("likes('ann', y)", candidates="all", top=None)
-    assert {answer.objects[0] for answer in found} >= {"bob", "cleo"}
+    assert {answer.names[0] for answer in found} >= {"bob", "cleo"}
     reasons = completion.with_kb(renamed).explain("likes", "ann", "cleo").reasons
     assert not any(reason.formula.startswith("similar objects") for reason in reasons)
 
 
 def test_an_explanation_has_its_share_and_adds_up(completion: Completion, kb: KnowledgeBase) -> None:
-    completion.scorers["likes"].arrays["expert_weights"][:] = 0.5, 0.25  # type: ignore[union-attr]
-    fresh = completion.with_kb(kb)
-    predictor: Any = fresh.predictor("likes")
-    for row in kb.tuples("likes")[:5].tolist():
-        names = [kb.object_name(obj) for obj in row]
-        explanation = fresh.explain("likes", *names, top=1000)
-        [own] = [reason for reason in explanation.reasons if reason.formula.startswith("similar objects")]
-        expected = sum(
-            predictor.odds.weights[position] * weight * scorer.expert.scores(row[1 - position])[row[position]]
-            for position, (weight, scorer) in enumerate(zip((0.5, 0.25), predictor.scorer.scorers, strict=True))
+    likes = completion.scorers["likes"]
+    assert isinstance(likes, RelationRankers)
+    weights = np.array([0.5, 0.25])
+    model = copy(completion.with_kb(kb))
+    model.scorers = {"likes": replace(likes, arrays={**likes.arrays, "expert_weights": weights})}
+    predictor: Any = model.predictor("likes")
+    scorer, odds = predictor.scorer, predictor.odds
+    ids = kb.fact_ids(kb.content.relations.find("likes") or 0, kb.tuples("likes"))
+    for row, fact in zip(kb.tuples("likes")[:5].tolist(), ids[:5], strict=True):
+        hidden = freeze(np.array([fact]))
+        own = [each.expert.scores(row[1 - p])[row[p]] for p, each in enumerate(scorer.scorers)]
+        expected = float((odds.weights[:2] * weights * own).sum())
+        explanation = model.explain("likes", *(kb.object_name(obj) for obj in row), top=1000)
+        [reason] = [each for each in explanation.reasons if each.formula.startswith("similar objects")]
+        assert reason.effect == pytest.approx(expected, rel=1e-9)
+        shares = [scorer.share(row, hidden, p) for p in range(2)]
+        scores = sum(odds.weights[p] * (shares[p].score + scorer.scorers[p].shift) for p in range(2))
+        known = sum(odds.weights[2 + p] * np.log1p(len(scorer.known_answers(row, hidden, p))) for p in range(2))
+        found = sum(each.effect for each in collect_evidence(scorer, odds, row, hidden))
+        assert found == pytest.approx(scores + known, abs=1e-5)
+        log_odds = np.log(explanation.estimate.value) - np.log1p(-explanation.estimate.value)
+        told = sum(each.effect for each in explanation.reasons) + explanation.parts.others.effect
+        assert told + explanation.parts.base + (explanation.parts.competition or 0.0) == pytest.approx(
+            log_odds, abs=1e-6
         )
-        assert own.effect == pytest.approx(expected, rel=1e-9)
-        log_odds = np.log(explanation.probability.value) - np.log1p(-explanation.probability.value)
-        parts = explanation.parts
-        assert sum(reason.effect for reason in explanation.reasons) + parts.base + parts.others.effect + parts.competition == (
-            pytest.approx(log_odds, abs=1e-6)
-        )
-
-
-def test_hidden_facts_do_not_change_its_share(completion: Completion, kb: KnowledgeBase) -> None:
-    predictor: Any = completion.predictor("likes")
-    row = kb.tuples("likes")[0].tolist()
-    own = predictor.scorer.scorers[1]
-    before, after = (own.expert.scores(row[0]) for _ in range(2))
-    assert before is not None
-    assert (before == after).all()
+        evidence = scorer.evidence(np.array([row], np.int32), predictor.hidden_facts(np.array([row], np.int32)))
+        assert evidence[0, :2] == pytest.approx([each.score - each.competition for each in shares], abs=1e-9)
 
 
 def test_the_card_tells_of_the_expert(completion: Completion) -> None:
-    from gaifman.model_card import model_card
-
     assert completion.meta["expert"]["rank"] == 6
     assert "ComplEx of rank 6, knows 40 objects" in model_card(completion.meta)
 
@@ -315,7 +322,7 @@ def after(blocks: int) -> Callable[[], bool]:
 
 @pytest.mark.parametrize("query", [None, "likes(x, y)"])
 def test_a_run_stopped_and_resumed_gives_the_same_bytes(query: str | None, kb: KnowledgeBase, tmp_path: Path) -> None:
-    spec = TrainingSpec(QUICK, query, None if query else ("likes", "gives"))
+    spec = TrainingSpec(TrainingConfig(**QUICK).as_dict(), query, None if query else ("likes", "gives"))
     plain = gaifman.fit(kb, query, **QUICK) if query else gaifman.complete(kb, spec.relations, **QUICK, threads=1)
     plain.save(tmp_path / "plain")
     Run.create(tmp_path / "m.run", {"spec": spec.as_dict()}, checkpoint_seconds=1e9).close()
