@@ -278,6 +278,7 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     config, base = meta["config"], meta["base"]
     size = "all objects" if config["size"] is None else f"{config['size']:,} objects"
     used = {**config, "size": size}
+    used.pop("expert", None)  # told if there is one
     added = meta.get("added_formulas", [])
     if _is_listwise(meta):
         drawn = () if config["size"] is None else ("radius", "size", "draws")
