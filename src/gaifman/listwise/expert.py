@@ -55,6 +55,8 @@ SMALLEST_BATCH, MIN_BATCHES = 16, 64
 """Questions of a batch, at least; and batches of an epoch, if there are enough questions."""
 MAX_SIMILAR_FACTS, MIN_COSINE = 2, 0.3
 """Facts with similar objects that an explanation names, and how similar these are at least, on average."""
+UNIT = 64
+"""Questions that take about as long as one question of a ranker: what progress counts."""
 INITIAL_SIZE = 1e-3
 """Bound of the first random numbers."""
 
@@ -374,7 +376,8 @@ class ExpertTrainer:
         callback = callback or Callback()
         self._restore(callback.load_checkpoint())
         sizes = [len(stage) for stage, epochs in zip(self._stages, self._epochs, strict=True) for _ in range(epochs)]
-        callback.on_train_begin(sum(sizes), sum(sizes[: self._epoch]) + self._done)
+        done = sum(sizes[: self._epoch]) + self._done
+        callback.on_train_begin(-(-sum(sizes) // UNIT), -(-done // UNIT))
         while self._epoch < len(sizes):
             self._run_epoch(self._stages[self._epoch >= self._epochs[0]], callback, threads)
         callback.on_part_end(self._state)
@@ -391,7 +394,7 @@ class ExpertTrainer:
             self._done = begin + len(rows)
             if self._done == len(order):
                 self._end_epoch(questions, callback)
-            callback.on_block(len(rows), self._state)
+            callback.on_block(-(-len(rows) // UNIT), self._state)
 
     def _end_epoch(self, questions: ExpertQuestions, callback: Callback) -> None:
         callback.on_epoch_end(self._epoch + 1, self._loss / len(questions.answers), None)
