@@ -14,7 +14,7 @@ without unknown tuples, or without features cannot be trained. Its tuples get th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,19 +41,33 @@ from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.added import check_formulas
+from gaifman.listwise.expert import Expert, TrainedExpert
+from gaifman.listwise.expert_weights import choose_mixtures
 from gaifman.listwise.hide_choice import CHOICES, HideChoice, ValidationFacts
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.ranker import Vocabulary
-from gaifman.listwise.scoring import RelationRankers, rankers_arrays, rankers_from_arrays
+from gaifman.listwise.scoring import (
+    RelationRankers,
+    expert_arrays,
+    expert_metadata,
+    rankers_arrays,
+    rankers_from_arrays,
+)
 from gaifman.listwise.steps import build_steps
 from gaifman.listwise.training import (
+    ListwiseTrainer,
     TrainedRelation,
+    WeightedExpert,
+    check_expert_kbs,
     check_validation,
     fit_all_odds,
+    fit_beside_expert,
     listwise_report,
+    measure_relation,
     rank_validation_facts,
     resolve_config,
     settings_for,
+    train_expert,
     train_relation,
 )
 from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query, used_symbols
@@ -240,6 +254,7 @@ class Completion(Model):
             str(arity): feature_metadata(features, relation_query("", arity))
             for arity, features in sorted(self.features.items())
         }
+        arrays |= expert_arrays(self._rankers())
         vocabulary = [rankers.vocabulary.as_json() for rankers in self._rankers()[:1]]
         return arrays, self.meta | {"arities": arities} | ({"vocabulary": vocabulary[0]} if vocabulary else {})
 
@@ -257,11 +272,11 @@ class Completion(Model):
         if parts and max(parts) >= len(relations):
             raise InputError(f"there are arrays of relation {max(parts)}, and {len(relations):,} relations")
         scorers, kinds = dict[str, Scorer | RelationRankers](), {a: feature_kinds(own) for a, own in features.items()}
-        formulas = meta.get("added_formulas", ())
+        formulas, expert = meta.get("added_formulas", ()), Expert.from_arrays(arrays)
         vocabulary = Vocabulary.from_json(meta["vocabulary"], formulas) if "vocabulary" in meta else None
         for index, (relation, arity) in enumerate(relations.items()):
             if index in parts and vocabulary is not None:
-                scorers[relation] = rankers_from_arrays(parts[index], relation, arity, vocabulary)
+                scorers[relation] = rankers_from_arrays(parts[index], relation, arity, vocabulary, expert)
             elif index in parts:
                 scorers[relation] = scorer_from_arrays(parts[index], kinds[arity], base_from_metadata(meta, None))
         return cls(
@@ -339,6 +354,17 @@ class PartStore:
         """The training callback for a relation."""
         return Callback()
 
+    def load_fitted(self, relation: str) -> Arrays | None:
+        """The stored rankers of a relation whose model waits for the weights of the expert, or None."""
+        return None
+
+    def save_fitted(self, relation: str, arrays: Arrays) -> None:
+        """Store the rankers of a relation."""
+
+    def expert_callback(self) -> Callback:
+        """The training callback for the expert."""
+        return Callback()
+
     def load_choice(self) -> HideChoice | None:
         """What validation facts have chosen to hide, or None if that is still to be chosen."""
         return None
@@ -359,6 +385,7 @@ def complete(
     size: int | str | None = DEFAULT_CONFIG.size,
     phi: Phi = DEFAULT_CONFIG.phi,
     base: str = DEFAULT_CONFIG.base,
+    expert: str = DEFAULT_CONFIG.expert,
     options: Mapping[str, Any] | None = None,
     positives: int = DEFAULT_CONFIG.positives,
     negatives: int = DEFAULT_CONFIG.negatives,
@@ -391,6 +418,7 @@ def complete(
             these. Ranked lists mine their formulas (`default`), and add all others.
         base: M, the base model: `listwise`, `mlp` or `logistic`. `auto` is `listwise`, and `mlp` with a size, and with
             `paper` or `universal-schema` alone.
+        expert: `complex` adds an expert to ranked lists, which knows the similar objects of the training facts.
         options: Options of the base model, such as `{"hidden": [50], "epochs": 5}`.
         positives: w, neighbourhoods of each fact per epoch.
         negatives: w̃, negatives of each fact per epoch, with one neighbourhood each.
@@ -418,6 +446,7 @@ def complete(
         size=size,
         phi=phi_name(phi),
         base=base,
+        expert=expert,
         options=options or {},
         positives=positives,
         negatives=negatives,
@@ -493,6 +522,8 @@ class RelationTrainer:
         """What validation facts have chosen to hide."""
         self.formulas: tuple[Feature, ...] = ()
         """What ranked lists add to the mined formulas."""
+        self.expert: TrainedExpert | None = None
+        check_expert_kbs(self.config, len(self.kbs))
         self._prepared: dict[int, tuple[list[FeatureEvaluator], Ints]] = {}
         self._lock = ProcessLock()
 
@@ -560,8 +591,50 @@ class RelationTrainer:
 
         self.prepare_formulas(names)
         order = sorted(names)
-        parts = map_threaded(train, order, threads, cost=self.count_facts)
+        if self.config.expert != "none":
+            self.expert = train_expert(self.whole, self.config, store.expert_callback(), threads)
+        weigh = self._weigh_expert(self.expert, order, threads, store) if self.expert else None
+        parts = map_threaded(weigh or train, order, threads, cost=self.count_facts)
         return dict(zip(order, parts, strict=True))
+
+    def _weigh_expert(
+        self, expert: TrainedExpert, names: Sequence[str], threads: int, store: PartStore
+    ) -> Callable[[str], RelationModel]:
+        """Fit the rankers of all relations and the weights of the expert; return what measures a relation with them."""
+        trial = expert.trial.bind(self.whole)
+
+        def fit(name: str) -> Arrays:
+            arrays = store.load_fitted(name)
+            if arrays is None:
+                trainer = self._listwise_trainer(name)
+                arrays = {} if trainer is None else fit_beside_expert(trainer, trial, store.callback(name))
+                store.save_fitted(name, arrays)
+            return arrays
+
+        fitted = dict(zip(names, map_threaded(fit, names, threads, cost=self.count_facts), strict=True))
+        mixtures = choose_mixtures({name: arrays["losses"] for name, arrays in fitted.items() if arrays})
+
+        def measure(name: str) -> RelationModel:
+            part = store.load(name)
+            if part is not None:
+                return part
+            trainer = self._listwise_trainer(name) if fitted[name] else None
+            if trainer is None:
+                part = self.train(name, store.callback(name), len(names))
+            else:
+                trained, weighted = trainer.restore(fitted[name]), WeightedExpert(trial, mixtures[name])
+                part = self._listwise_part(name, measure_relation(trainer, trained, len(names), weighted))
+            store.save(name, part)
+            return part
+
+        return measure
+
+    def _listwise_trainer(self, name: str) -> ListwiseTrainer | None:
+        """The trainer of a relation; None if it cannot be trained."""
+        if self.count_facts(name) < MIN_FACTS:
+            return None
+        examples = self._examples(self.whole, relation_query(name, self.kbs[0].relations[name].arity), name)
+        return None if examples is None else ListwiseTrainer(examples, self.config, self.formulas)
 
     def train(self, name: str, callback: Callback, models: int = 1) -> RelationModel:
         """Train one of some relations; if that is impossible, the metadata say why."""
@@ -590,11 +663,15 @@ class RelationTrainer:
         examples = self._examples(self.whole, relation_query(name, about["arity"]), name)
         if examples is None:
             return {}, {**about, "reason": "every tuple is known"}
-        trained = train_relation(examples, self.config, callback, models, self.formulas)
+        return self._listwise_part(name, train_relation(examples, self.config, callback, models, self.formulas))
+
+    def _listwise_part(self, name: str, trained: TrainedRelation) -> RelationModel:
         odds = fit_odds(trained.proposals).at(self.config.assumed_missing)
         held_out = trained.held_out(odds, bool(self.config.missing))
-        metrics = auc_metrics(held_out, about["answers"]) | trained.ranks.metrics()
-        return trained.arrays(), {**about, "trained": True, "formulas": trained.rankers.formula_count, **metrics}
+        answers = self.count_facts(name)
+        about: dict[str, Any] = {"name": name, "arity": trained.rankers.arity, "answers": answers, "trained": True}
+        metrics = auc_metrics(held_out, answers) | trained.ranks.metrics()
+        return trained.arrays(), {**about, "formulas": trained.rankers.formula_count, **metrics}
 
     def _examples(self, kb: KnowledgeBase, query: Query, name: str) -> TrainingExamples | None:
         """The examples of a relation in one knowledge base; None if it has no facts there, or no unknown tuples."""
@@ -640,13 +717,15 @@ class RelationTrainer:
         trained = [replace(one, rankers=replace(one.rankers, odds=odds[one.rankers.relation])) for one in trained]
         report = listwise_report(trained, self.config)
         ranks = HeldOutRanks.concatenate([one.ranks for one in trained])
-        scorers = {one.rankers.relation: one.rankers for one in trained}
+        expert = self.expert.final if self.expert else None
+        scorers = {one.rankers.relation: replace(one.rankers, expert=expert) for one in trained}
         answers = sum(map(self.count_facts, names))
         meta: dict[str, Any] = {
             "kind": "completion",
             "relations": [parts[name][1] for name in names],
             **training_metadata(self.config, None, self._given, self.constraints, self.formulas, self._found(names)),
             **({"hide_choice": self.choice.as_dict()} if self.choice else {}),
+            **expert_metadata(scorers.values()),
             "features": sum(scorer.formula_count for scorer in scorers.values()),
             "metrics": {"answers": answers, **report.metrics(answers), **ranks.metrics()},
             "calibration": report.reliability_table(),

@@ -28,7 +28,7 @@ from gaifman._serialization import (
     scorer_from_arrays,
     untrained_copy,
 )
-from gaifman.config import Deadline, check_int, checked, checked_methods
+from gaifman.config import Deadline, check_int, check_threads, checked, checked_methods
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.attribution import explain_network
 from gaifman.explain.explanation import DEFAULT_TOP, MAX_DRAWS, Explanation
@@ -41,6 +41,7 @@ from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Ints
 from gaifman.listwise.added import check_formulas
+from gaifman.listwise.expert import BoundExpert, Expert
 from gaifman.listwise.hide_choice import HideChoice, ValidationFacts
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.ranker import Vocabulary, listwise_config
@@ -50,17 +51,23 @@ from gaifman.listwise.scoring import (
     RelationRankers,
     RelationScorer,
     Workspaces,
+    expert_arrays,
+    expert_metadata,
     rankers_arrays,
     rankers_from_arrays,
 )
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.listwise.training import (
+    ListwiseTrainer,
+    check_expert_kbs,
     check_validation,
     listwise_report,
+    measure_relation,
     rank_validation_facts,
     resolve_config,
     settings_for,
-    train_relation,
+    train_beside_expert,
+    train_expert,
 )
 from gaifman.logic.ast import Bindings, Feature, Query, used_symbols
 from gaifman.logic.parser import parse_query
@@ -398,6 +405,7 @@ class _CompiledFeatures:
         self._relation_scorers: dict[str, RelationScorer] = {}
         self._index: StepIndex | None = None
         self._workspaces: Workspaces | None = None
+        self._expert: BoundExpert | None = None
         self._checkers: dict[Query, ConstraintChecker] = {}
         self._lock = ProcessLock()
 
@@ -416,7 +424,9 @@ class _CompiledFeatures:
                 index, settings = self._step_index(rankers.vocabulary.thresholds), listwise_config(self._config)
                 if self._workspaces is None:
                     self._workspaces = Workspaces(index, settings, rankers.max_steps)
-                self._relation_scorers[rankers.relation] = rankers.bind(index, settings, self._workspaces)
+                self._relation_scorers[rankers.relation] = rankers.bind(
+                    index, settings, self._workspaces, self._bind_expert(rankers.expert)
+                )
             return self._relation_scorers[rankers.relation]
 
     def _step_index(self, thresholds: tuple[tuple[str, float], ...]) -> StepIndex:
@@ -424,6 +434,12 @@ class _CompiledFeatures:
         if self._index is None:
             self._index = build_steps(self.kb).with_thresholds(thresholds)
         return self._index
+
+    def _bind_expert(self, expert: Expert | None) -> BoundExpert | None:
+        """The expert of the model, which all its relations share."""
+        if self._expert is None and expert is not None:
+            self._expert = expert.bind(self.kb)
+        return self._expert
 
     def first_pass(self, predictor: Predictor) -> FirstPass | None:
         """The first pass of a ranking; none for the fallback."""
@@ -458,6 +474,7 @@ class GaifmanModel(Model):
         phi: Phi = DEFAULT_CONFIG.phi,
         base: str | BaseModel = DEFAULT_CONFIG.base,
         *,
+        expert: str = DEFAULT_CONFIG.expert,
         options: Mapping[str, Any] | None = None,
         positives: int = DEFAULT_CONFIG.positives,
         negatives: int = DEFAULT_CONFIG.negatives,
@@ -479,6 +496,7 @@ class GaifmanModel(Model):
             size=size,
             phi=phi_name(phi),
             base=base if isinstance(base, str) else base.kind,
+            expert=expert,
             options=options or {},
             positives=positives,
             negatives=negatives,
@@ -569,7 +587,7 @@ class GaifmanModel(Model):
         if valid is not None:
             check_validation(replace(self.config, hide=self._hide), self.query)
         if self.base is None:
-            return self._fit_listwise(given, constraints, valid, callback)
+            return self._fit_listwise(given, constraints, valid, threads, callback)
         kbs, query, features = prepare_training(given, self._source, self._phi)
         self.base = untrained_copy(self.base)
         rules = as_constraints(constraints, kbs[0], query)
@@ -603,6 +621,7 @@ class GaifmanModel(Model):
         given: Sequence[KnowledgeBase],
         constraints: Constraints | str | Path | None,
         valid: KnowledgeBase | None,
+        threads: int | None,
         callback: Callback | None,
     ) -> Self:
         """Train ranked lists for the relation of the query."""
@@ -619,8 +638,16 @@ class GaifmanModel(Model):
             self.config = replace(self.config, hide="facts" if choice is None else choice.chosen)
         config = settings_for(self.config, len(kbs))
         examples = TrainingExamples(kb, query, config, rules)
-        trained = train_relation(examples, config, callback, formulas=formulas)
-        rankers = replace(trained.rankers, odds=fit_odds(trained.proposals))
+        check_expert_kbs(config, len(kbs))
+        expert = None
+        if config.expert != "none":
+            expert = train_expert(kb, config, callback and callback.for_expert(), check_threads(threads))
+        trainer = ListwiseTrainer(examples, config, formulas)
+        if expert is None:
+            trained = measure_relation(trainer, trainer.train(callback))
+        else:
+            trained = train_beside_expert(trainer, expert, callback)
+        rankers = replace(trained.rankers, odds=fit_odds(trained.proposals), expert=expert and expert.final)
         self.query, self._scorer = query, rankers
         self.held_out_report = listwise_report([replace(trained, rankers=rankers)], self.config)
         answers = len(examples.answers)
@@ -632,6 +659,7 @@ class GaifmanModel(Model):
             "query": str(query),
             **training_metadata(self.config, None, given, rules, formulas, _constraints_of(rules, [kb], query)),
             **({"hide_choice": choice.as_dict()} if choice else {}),
+            **expert_metadata([rankers]),
             "features": rankers.formula_count,
             "metrics": {"answers": len(examples.training_rows), **claimed},
             "calibration": self.held_out_report.reliability_table(),
@@ -762,7 +790,9 @@ class GaifmanModel(Model):
         """The arrays and the metadata that `save` writes."""
         scorer = self.scorer
         if isinstance(scorer, RelationRankers):
-            return rankers_arrays(scorer), self.meta | {"vocabulary": scorer.vocabulary.as_json()}
+            return rankers_arrays(scorer) | expert_arrays([scorer]), self.meta | {
+                "vocabulary": scorer.vocabulary.as_json()
+            }
         arrays = self._calibration_arrays() | scorer_arrays(scorer)
         return arrays, self.meta | feature_metadata(self.features, self.query)
 
@@ -776,7 +806,8 @@ class GaifmanModel(Model):
         if "vocabulary" in meta:
             vocabulary = Vocabulary.from_json(meta["vocabulary"], meta.get("added_formulas", ()))
             relation = query.atomic_relation or ""
-            rankers = rankers_from_arrays(arrays, relation, len(query.variables), vocabulary)
+            expert = Expert.from_arrays(arrays)
+            rankers = rankers_from_arrays(arrays, relation, len(query.variables), vocabulary, expert)
             rest = {name: value for name, value in meta.items() if name != "vocabulary"}
             return cls.from_parts(query, config, (), rankers, Calibration.identity(), rest)
         features = features_from_metadata(meta, len(query.variables))
@@ -813,6 +844,7 @@ def fit(
     size: int | str | None = DEFAULT_CONFIG.size,
     phi: Phi = DEFAULT_CONFIG.phi,
     base: str | BaseModel = DEFAULT_CONFIG.base,
+    expert: str = DEFAULT_CONFIG.expert,
     options: Mapping[str, Any] | None = None,
     positives: int = DEFAULT_CONFIG.positives,
     negatives: int = DEFAULT_CONFIG.negatives,
@@ -846,6 +878,7 @@ def fit(
             these. Ranked lists mine their formulas (`default`), and add all others.
         base: M, the base model: `listwise`, `mlp`, `logistic`, or an untrained base model. `auto` is `listwise` for a
             relation, and `mlp` for other queries, with a size, and with `paper` or `universal-schema` alone.
+        expert: `complex` adds an expert to ranked lists, which knows the similar objects of the training facts.
         options: Options of a named base model, such as `{"hidden": [50], "epochs": 5}`.
         positives: w, neighbourhoods of each answer per epoch.
         negatives: w̃, negatives of each answer per epoch, with one neighbourhood each.
@@ -875,6 +908,7 @@ def fit(
         size,
         phi,
         base,
+        expert=expert,
         options=options,
         positives=positives,
         negatives=negatives,

@@ -17,6 +17,7 @@ from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.errors import FormulaError, InputError, escape_unprintable, plural
 from gaifman.io.model_file import translate_state_errors
 from gaifman.kb.knowledge_base import KnowledgeBase, shared_names
+from gaifman.listwise.expert import describe_expert
 from gaifman.listwise.hide_choice import describe_choice
 from gaifman.logic.ast import Feature, format_relation
 from gaifman.logic.parser import parse_query
@@ -122,6 +123,7 @@ _SETTINGS = {
     "holdout": "fraction of answers held out",
     "draws": "draws per prediction",
     "missing": "fraction of true answers assumed to be missing",
+    "expert": "expert with memory",
 }
 _RELATION_COLUMNS = {
     "name": "relation",
@@ -281,6 +283,7 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     config, base = meta["config"], meta["base"]
     size = "all objects" if config["size"] is None else f"{config['size']:,} objects"
     used = {**config, "size": size}
+    used.pop("expert", None)  # told if there is one
     added = meta.get("added_formulas", [])
     if _is_listwise(meta):
         drawn = () if config["size"] is None else ("radius", "size", "draws")
@@ -288,6 +291,8 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
         used = {name: used[name] for name in names} | {"missing": _assumed_missing(meta)}
         if choice := meta.get("hide_choice"):
             used["hide"] = describe_choice(choice)
+        if expert := meta.get("expert"):
+            used["expert"] = describe_expert(expert)
     rows = [*_label(used, _SETTINGS), ("features", meta["features"]), ("base model", base["kind"])]
     rows += [(f"base model: {name}", value) for name, value in sorted(base["settings"].items())]
     rows += [("added formula", text) for text in added[:MAX_FORMULAS]]
@@ -398,6 +403,7 @@ def _train_command(meta: Mapping[str, Any]) -> str:
     options = ["--radius", str(config["radius"]), "--size", size, "--seed", str(config["seed"])]
     if _is_listwise(meta):
         options = ["--seed", str(config["seed"])]
+        options += ["--expert", config["expert"]] if config.get("expert", "none") != "none" else []
     return shlex.join(["gaifman", "train", "KB", *query, "-o", "MODEL", *options])
 
 

@@ -33,6 +33,8 @@ from gaifman.sampling.examples import ExampleBlock, ExampleCollection, TrainingE
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.rng import fold_in, make_key
 
+EXPERTS = ("none", "complex")
+"""What is added to ranked lists: nothing, or an expert with memory."""
 AUTO, LISTWISE = "auto", "listwise"
 """A setting that depends on the query, and the base model of ranked lists."""
 DEFAULT_MISSING, MIN_MISSING = 0.1, 0.001
@@ -85,6 +87,9 @@ class TrainingConfig(ExampleConfig):
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the base model: `{"hidden": [50], "epochs": 5}`. The paper's network is
     `{"activation": "sigmoid", "batch_size": 128}`."""
+    expert: str = "none"
+    """`complex` adds an expert to ranked lists: ComplEx, which knows which objects are similar. It applies to relations
+    of two objects."""
     min_examples: int = 20_000
     """Minimum number of training examples: if an epoch has fewer, there are more epochs."""
     min_feature_count: int = 2
@@ -104,6 +109,7 @@ class TrainingConfig(ExampleConfig):
         for name in ("size", "radius"):
             if isinstance(value := getattr(self, name), str):
                 check_choice(name, value, (AUTO,))
+        check_choice("expert", self.expert, EXPERTS)
         self.sampling(self.draws, "check")
         for name in ("min_examples", "min_feature_count", "patience"):
             check_int(name, getattr(self, name), 0)
@@ -244,6 +250,13 @@ class Callback:
 
     def on_epoch_end(self, epoch: int, loss: float, held_out_loss: float | None) -> None:
         """An epoch is done. The held-out loss is known with early stopping only."""
+
+    def on_part_end(self, state: Callable[[], tuple[Arrays, dict[str, Any]]]) -> None:
+        """A part is done that other parts need; `state()` returns a checkpoint of it."""
+
+    def for_expert(self) -> Callback:
+        """The callback for the training of the expert, which comes first."""
+        return Callback()
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,13 @@ def training_options(command: Command) -> Command:
             help="Base model: listwise (ranked lists), mlp or logistic. auto: listwise for relations, else mlp.",
         ),
         click.option(
+            "--expert",
+            type=click.Choice(["none", "complex"]),
+            default="none",
+            show_default=True,
+            help="Added to ranked lists: complex for ComplEx, an expert that knows similar objects.",
+        ),
+        click.option(
             "--missing",
             type=float,
             help="Fraction of true facts that KB is assumed to miss.  [default: 0.1 for ranked lists, 0 for networks]",
@@ -448,6 +455,7 @@ def _print_outcome(
 
 
 def _print_metrics(meta: dict[str, Any], target: Path) -> None:
+    from gaifman.listwise.expert import describe_expert
     from gaifman.listwise.hide_choice import describe_choice
 
     metrics = meta["metrics"]
@@ -456,6 +464,8 @@ def _print_metrics(meta: dict[str, Any], target: Path) -> None:
         rows.append(("true whatever is hidden", f"{metrics['not_hidden']:,} answers, in no figure"))
     if choice := meta.get("hide_choice"):
         rows.append(("hidden in training", describe_choice(choice)))
+    if expert := meta.get("expert"):
+        rows.append(("expert", describe_expert(expert)))
     print_fields([*rows, *held_out_fields(metrics, meta["config"]["missing"])])
     if "relations" in meta:
         _print_relations(meta["relations"], target)

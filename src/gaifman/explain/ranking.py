@@ -274,6 +274,7 @@ def collect_evidence(scorer: RelationScorer, odds: Odds, objects: Sequence[int],
             yield from _added(own, objects, hidden, weight)
             yield from _own(own, objects[position], hidden, weight)
         yield from _known(scorer, float(odds.weights[scorer.arity + position]), objects, hidden, position)
+    yield from _similar(scorer, odds, objects, hidden)
 
 
 def _walked(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float) -> Iterator[Evidence]:
@@ -556,6 +557,24 @@ def _mark_feature(label: Label, arity: int, position: int) -> Feature:
     if variables:
         body = Exists(variables, atom)
     return Feature(body)
+
+
+def _similar(scorer: RelationScorer, odds: Odds, objects: Sequence[int], hidden: Longs) -> Iterator[Evidence]:
+    """What the expert says, at all positions together. It does not see which facts are hidden."""
+    effect, total, bound = 0.0, 0.0, None
+    for position, own in enumerate(scorer.scorers):
+        score = None if own.expert is None else own.expert.score(objects[1 - position], objects[position])
+        if own.expert is not None and score is not None:
+            effect += float(odds.weights[position]) * own.expert.weight * score
+            total, bound = total + score, own.expert.bound
+    if bound is None or not effect:
+        return
+    kb, text = scorer.index.kb, "similar objects"
+    facts = bound.similar_facts(kb, scorer.relation, objects, hidden)
+    if facts:
+        told = [str(kb.fact_by_id(fact)._replace(confidence=1.0)).removesuffix(".") for fact in facts]
+        text += f", as in {' and '.join(told)}"
+    yield Evidence(("expert",), text.replace("{", "{{").replace("}", "}}"), total, effect)
 
 
 def _known(

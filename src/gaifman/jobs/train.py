@@ -32,8 +32,9 @@ from gaifman.sampling.constraints import Constraints, parse_constraints
 from gaifman.training import LISTWISE, Callback, TrainingConfig
 
 TrainedModel = GaifmanModel | Completion
-KB_TASK, HIDE_TASK, MODEL_TASK, RELATION_PREFIX = "knowledge base", "hidden in training", "model", "relation "
-"""Names of tasks; those of relations begin with the prefix."""
+KB_TASK, HIDE_TASK, MODEL_TASK, EXPERT_TASK = "knowledge base", "hidden in training", "model", "expert"
+RELATION_PREFIX, FITTED_PREFIX = "relation ", "rankers "
+"""Names of tasks; those of relations, and of their rankers before the expert is weighed, begin with a prefix."""
 
 
 class TrainingInterrupted(Exception):
@@ -172,6 +173,12 @@ class RunCallback(Callback):
     def on_epoch_end(self, epoch: int, loss: float, held_out_loss: float | None) -> None:
         self._run.log("epoch", task=self._task, epoch=epoch, loss=loss, held_out_loss=held_out_loss)
 
+    def on_part_end(self, state: Callable[[], tuple[Arrays, dict[str, Any]]]) -> None:
+        self._run.checkpoint(self._task, *state(), force=True)
+
+    def for_expert(self) -> Callback:
+        return RunCallback(self._context, EXPERT_TASK)
+
 
 class RunPartStore(PartStore):
     """Saves the relations of a completion in a run."""
@@ -194,6 +201,19 @@ class RunPartStore(PartStore):
 
     def callback(self, relation: str) -> Callback:
         return RunCallback(self._context, RELATION_PREFIX + relation)
+
+    def load_fitted(self, relation: str) -> Arrays | None:
+        if FITTED_PREFIX + relation in self._done:
+            return self._run.load_task(FITTED_PREFIX + relation)[0]
+        self.check_stop()
+        return None
+
+    def save_fitted(self, relation: str, arrays: Arrays) -> None:
+        self._run.save_task(FITTED_PREFIX + relation, arrays, {})
+        self._run.log("rankers", relation=relation)
+
+    def expert_callback(self) -> Callback:
+        return RunCallback(self._context, EXPERT_TASK)
 
     def load_choice(self) -> HideChoice | None:
         return HideChoice.from_dict(self._run.load_task(HIDE_TASK)[1]["choice"]) if HIDE_TASK in self._done else None
@@ -253,12 +273,12 @@ def finish_cleanup(run: Run, target: Path) -> TrainedModel | None:
 
 def has_progress(run: Run) -> bool:
     """Return whether the run has trained anything."""
-    return run.has_checkpoints() or count_trained(run) > 0
+    return run.has_checkpoints() or len(run.finished_tasks() - {KB_TASK, HIDE_TASK}) > 0
 
 
 def count_trained(run: Run) -> int:
     """Return the number of relations, or the model, that the run has trained."""
-    return len(run.finished_tasks() - {KB_TASK, HIDE_TASK})
+    return sum(not name.startswith(FITTED_PREFIX) for name in run.finished_tasks() - {KB_TASK, HIDE_TASK})
 
 
 def _train(

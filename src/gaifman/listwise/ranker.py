@@ -33,6 +33,7 @@ from gaifman.kernels.listwise import (
 )
 from gaifman.kernels.walks import FEW
 from gaifman.listwise.added import AddedFormulas, Question, check_formulas
+from gaifman.listwise.expert import ExpertConfig
 from gaifman.listwise.mining import (
     LINKS,
     SPARSE_MINING,
@@ -125,7 +126,8 @@ SPARSE_CONFIG = ListwiseConfig(SPARSE_MINING, questions=4_000, answers_per_quest
 
 def listwise_options() -> list[str]:
     """The options of ranked lists."""
-    return [each.name for kind in (MiningConfig, ListwiseConfig) for each in fields(kind) if each.name not in _SHARED]
+    kinds = MiningConfig, ListwiseConfig, ExpertConfig
+    return [each.name for kind in kinds for each in fields(kind) if each.name not in _SHARED]
 
 
 def listwise_config(config: TrainingConfig, index: StepIndex | None = None) -> ListwiseConfig:
@@ -134,7 +136,8 @@ def listwise_config(config: TrainingConfig, index: StepIndex | None = None) -> L
     sparse = index is not None and choose_mining(index) is SPARSE_MINING
     default = SPARSE_CONFIG if sparse else ListwiseConfig()
     mining = {each.name for each in fields(MiningConfig)}
-    own = {name: value for name, value in config.options.items() if name not in mining}
+    expert = {each.name for each in fields(ExpertConfig)}
+    own = {name: value for name, value in config.options.items() if name not in mining | expert}
     of_mining = {name: value for name, value in config.options.items() if name in mining}
     mining_config = replace(default.mining, seed=config.seed, **of_mining)
     return replace(default, mining=mining_config, bound=walk_bound(config), hide=config.hide, seed=config.seed, **own)
@@ -182,6 +185,16 @@ class Ranker:
     added: AddedFormulas
     added_weights: Floats
     """Shape (added formulas,), float64."""
+
+    def scaled(self, scale: float) -> Ranker:
+        """The ranker whose scores are multiplied by a scale."""
+        return replace(
+            self,
+            formula_weights=self.formula_weights * scale,
+            mark_weights=self.mark_weights * scale,
+            statistic_weights=self.statistic_weights * scale,
+            added_weights=self.added_weights * scale,
+        )
 
     @property
     def first_added(self) -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
 from gaifman.kernels.listwise import SumScratch, add_entries, own_scores, score_targets
 from gaifman.listwise.added import NO_ENTRIES, Entries, Question
+from gaifman.listwise.expert import BoundExpert, Expert, PositionExpert, check_expert_weights
 from gaifman.listwise.mining import NOTHING, Reacher, Reals
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds, OddsTable
 from gaifman.listwise.ranker import (
@@ -111,9 +112,14 @@ class Scorer:
     """Scores candidates by a ranker on a knowledge base. Several threads can use it."""
 
     def __init__(
-        self, index: StepIndex, ranker: Ranker, config: ListwiseConfig, workspaces: Workspaces | None = None
+        self,
+        index: StepIndex,
+        ranker: Ranker,
+        config: ListwiseConfig,
+        workspaces: Workspaces | None = None,
+        expert: PositionExpert | None = None,
     ) -> None:
-        self.index, self.ranker = index, ranker
+        self.index, self.ranker, self.expert = index, ranker, expert
         objects = len(index.kb.objects)
         self._spaces = workspaces or Workspaces(index, config)
         self._weights = freeze(np.concatenate([ranker.formula_weights, ranker.added_weights]))
@@ -143,7 +149,7 @@ class Scorer:
         Hidden facts lead nowhere; the marks and statistics of candidates are taken as known. `added` is what added
         formulas contribute; None if it is still to be computed.
         """
-        found = self._own.copy()
+        found = self._own_scores(objects)[0].copy()
         with self._spaces.use() as space:
             entries = self._reach(space, objects, hidden, added)
             add_entries(0, len(entries[0]), *entries, self._weights, found)
@@ -164,12 +170,13 @@ class Scorer:
         what added formulas contribute; None if it is still to be computed.
         """
         found = np.empty(len(targets))
+        own, everything = self._own_scores(objects)
         with self._spaces.use() as space:
             total = score_targets(
                 *self._reach(space, objects, hidden, added, cache),
                 self._weights,
-                self._own,
-                self._everything,
+                own,
+                everything,
                 freeze(known),
                 freeze(targets),
                 space.sums,
@@ -191,6 +198,11 @@ class Scorer:
         if any(self.ranker.mark_weights[mark] for mark in marks):
             return True
         return any(self.ranker.added_weights[number] for number in self.ranker.added.values_at([obj], hidden))
+
+    def _own_scores(self, objects: Sequence[int]) -> tuple[Floats, float]:
+        """The scores of all candidates without formulas, and the sum of their exponentials."""
+        found = None if self.expert is None else self.expert.add_to(self._own, objects[self._fixed[0]])
+        return (self._own, self._everything) if found is None else found
 
     def _reach(
         self,
@@ -286,6 +298,8 @@ class RelationRankers:
     """The arrays of the ranker of each position: `0/…`, `1/…`."""
     vocabulary: Vocabulary
     odds: OddsTable
+    expert: Expert | None = None
+    """Its weight at each position is the array `expert_weights`."""
 
     @property
     def formula_count(self) -> int:
@@ -309,9 +323,20 @@ class RelationRankers:
             for position in range(self.arity)
         )
 
-    def bind(self, index: StepIndex, config: ListwiseConfig, workspaces: Workspaces) -> RelationScorer:
-        """The scorer for a knowledge base; the index has the thresholds of the vocabulary."""
-        return RelationScorer(index, self.rankers(index), config, workspaces)
+    @property
+    def expert_weights(self) -> Floats:
+        """Shape (positions,), float64: the weight of the expert's scores; 0 without an expert."""
+        return self.arrays.get("expert_weights", np.zeros(self.arity))
+
+    def bind(
+        self, index: StepIndex, config: ListwiseConfig, workspaces: Workspaces, expert: BoundExpert | None = None
+    ) -> RelationScorer:
+        """The scorer for a knowledge base, with the expert bound to it.
+
+        The index has the thresholds of the vocabulary.
+        """
+        experts = None if expert is None else expert.of_relation(self.relation, self.expert_weights.tolist())
+        return RelationScorer(index, self.rankers(index), config, workspaces, experts)
 
 
 def rankers_arrays(rankers: RelationRankers, prefix: str = "") -> Arrays:
@@ -320,18 +345,40 @@ def rankers_arrays(rankers: RelationRankers, prefix: str = "") -> Arrays:
     return {f"{prefix}listwise/{name}": array for name, array in arrays.items()}
 
 
-def rankers_from_arrays(arrays: Arrays, relation: str, arity: int, vocabulary: Vocabulary) -> RelationRankers:
+def rankers_from_arrays(
+    arrays: Arrays, relation: str, arity: int, vocabulary: Vocabulary, expert: Expert | None = None
+) -> RelationRankers:
     """The model of arrays without a prefix; they are checked."""
     own = strip_prefix(arrays, "listwise/")
     odds = OddsTable.from_arrays(own, arity)
     rankers = RelationRankers(
-        relation, arity, {name: array for name, array in own.items() if name != "odds"}, vocabulary, odds
+        relation, arity, {name: array for name, array in own.items() if name != "odds"}, vocabulary, odds, expert
     )
+    check_expert_weights(rankers.arrays, arity)
     tiny = KnowledgeBase.from_facts([(name, *["o"] * places) for name, places in vocabulary.relations])
     if dict(vocabulary.relations).get(relation) != arity:
         raise InputError(f"the vocabulary has no relation {shorten(relation)} of {arity} places")
     rankers.rankers(build_steps(tiny).with_thresholds(vocabulary.thresholds))
     return rankers
+
+
+def expert_arrays(rankers: Iterable[RelationRankers]) -> Arrays:
+    """The arrays of the expert that some rankers share; none without one."""
+    expert = next((one.expert for one in rankers if one.expert), None)
+    return {} if expert is None else expert.arrays()
+
+
+def expert_metadata(rankers: Iterable[RelationRankers]) -> dict[str, Any]:
+    """What the metadata of a model say about the expert that some rankers share; nothing without one."""
+    own = [one for one in rankers if one.expert]
+    if not own or own[0].expert is None:
+        return {}
+    expert = own[0].expert
+    weights = np.concatenate([np.zeros(0), *(one.expert_weights for one in own if one.arity == 2)])
+    mean = float(weights.sum() / max(len(weights), 1))
+    sizes = {"objects": len(expert.objects), "relations": len(expert.relations), "rank": expert.rank}
+    used = {"positions": int((weights > 0).sum()), "of_positions": len(weights)}
+    return {"expert": {"kind": "complex", **sizes, "weight": round(mean, 3), **used}}
 
 
 class Share(NamedTuple):
@@ -347,11 +394,19 @@ class RelationScorer:
     """Scores tuples of a relation in one knowledge base. Several threads can use it."""
 
     def __init__(
-        self, index: StepIndex, rankers: Sequence[Ranker], config: ListwiseConfig, workspaces: Workspaces | None = None
+        self,
+        index: StepIndex,
+        rankers: Sequence[Ranker],
+        config: ListwiseConfig,
+        workspaces: Workspaces | None = None,
+        experts: Sequence[PositionExpert | None] | None = None,
     ) -> None:
-        spaces = workspaces or Workspaces(index, config)
+        """`experts` are those of the positions."""
+        spaces, own = workspaces or Workspaces(index, config), experts or [None] * len(rankers)
         self.index, self.relation, self._config = index, rankers[0].relation, config
-        self.scorers = tuple(Scorer(index, ranker, config, spaces) for ranker in rankers)
+        self.scorers = tuple(
+            Scorer(index, ranker, config, spaces, expert) for ranker, expert in zip(rankers, own, strict=True)
+        )
 
     @property
     def arity(self) -> int:

@@ -20,6 +20,15 @@ from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.listwise.expert import (
+    BoundExpert,
+    ExpertConfig,
+    ExpertTrainer,
+    PositionExpert,
+    TrainedExpert,
+    expert_relations,
+)
+from gaifman.listwise.expert_weights import choose_mixtures, held_out_losses
 from gaifman.listwise.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
 from gaifman.listwise.mining import NOTHING
 from gaifman.listwise.odds import Odds, OddsTable, Proposals, fit_odds
@@ -40,7 +49,7 @@ from gaifman.logic.ast import Feature, Query
 from gaifman.models.calibration import HeldOut, HeldOutReport, Reliability, missing_reliability
 from gaifman.ranking.ranks import HeldOutRanking, HeldOutRanks
 from gaifman.sampling.constraints import Constraints
-from gaifman.sampling.examples import TrainingExamples
+from gaifman.sampling.examples import TrainingExamples, held_out_facts
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 from gaifman.training import AUTO, LISTWISE, NETWORK_RADIUS, NETWORK_SIZE, Callback, TrainingConfig
@@ -91,6 +100,11 @@ def resolve_config(config: TrainingConfig, query: Query) -> TrainingConfig:
     The radius of ranked lists with a size stays `auto`: it depends on the length of paths.
     """
     base = choose_base(config, query)
+    if config.expert != "none" and base != LISTWISE:
+        raise KnowledgeBaseError(
+            f"expert={config.expert} is given, and the base model is {base}: only ranked lists can have an expert",
+            hint='base="listwise" (--base listwise), or leave out the expert',
+        )
     size, radius = config.size, config.radius
     if size == AUTO:
         size = None if base == LISTWISE else NETWORK_SIZE
@@ -122,6 +136,13 @@ def check_base(config: TrainingConfig, query: Query) -> None:
         resolved.make_base_model()
 
 
+def expert_config(config: TrainingConfig) -> ExpertConfig:
+    """The settings of the expert, from those of training."""
+    names = {each.name for each in fields(ExpertConfig)}
+    own = {name: value for name, value in config.options.items() if name in names}
+    return ExpertConfig(**own, seed=config.seed)
+
+
 def settings_for(config: TrainingConfig, kbs: int) -> TrainingConfig:
     """The settings for a number of knowledge bases: in several, no formula names an object.
 
@@ -141,6 +162,22 @@ class TrainedRankers:
     """Fitted to all facts."""
     trials: tuple[Ranker, ...]
     """Fitted without the held-out facts: these are measured."""
+
+    def scaled(self, scales: Sequence[float]) -> TrainedRankers:
+        """The rankers whose scores are multiplied by the scale of their position."""
+        parts = (
+            [one.scaled(scale) for one, scale in zip(own, scales, strict=True)] for own in (self.rankers, self.trials)
+        )
+        return TrainedRankers(*map(tuple, parts))
+
+    def arrays(self, index: StepIndex) -> Arrays:
+        """All rankers as arrays, for a run."""
+        return {
+            f"{position}/{kind}/{name}": array
+            for position, pair in enumerate(zip(self.rankers, self.trials, strict=True))
+            for kind, ranker in zip(("final", "trial"), pair, strict=True)
+            for name, array in ranker_arrays(ranker, index).items()
+        }
 
 
 class ListwiseTrainer:
@@ -175,13 +212,13 @@ class ListwiseTrainer:
 
     def _state(self, done: Sequence[tuple[Ranker, Ranker]]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """The finished positions, for a checkpoint."""
-        arrays = {
-            f"{position}/{kind}/{name}": array
-            for position, pair in enumerate(done)
-            for kind, ranker in zip(("final", "trial"), pair, strict=True)
-            for name, array in ranker_arrays(ranker, self.index).items()
-        }
-        return arrays, {"position": [len(done), 0]}
+        finals, trials = ([pair[kind] for pair in done] for kind in range(2))
+        return TrainedRankers(tuple(finals), tuple(trials)).arrays(self.index), {"position": [len(done), 0]}
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> TrainedRankers:
+        """The rankers of all positions from `TrainedRankers.arrays`."""
+        finals, trials = zip(*self._restore((arrays, {"position": [self.arity, 0]})), strict=True)
+        return TrainedRankers(finals, trials)
 
     def _restore(self, saved: Any) -> list[tuple[Ranker, Ranker]]:
         if not saved:
@@ -202,9 +239,11 @@ class ListwiseTrainer:
 
     # What the trials say about held-out facts
 
-    def scorer(self, rankers: Sequence[Ranker]) -> RelationScorer:
-        """The scorer of some rankers on the training facts."""
-        return RelationScorer(self.index, rankers, self.settings)
+    def scorer(
+        self, rankers: Sequence[Ranker], experts: Sequence[PositionExpert | None] | None = None
+    ) -> RelationScorer:
+        """The scorer of some rankers, and experts of their positions, on the training facts."""
+        return RelationScorer(self.index, rankers, self.settings, experts=experts)
 
     def held_out(self, trials: RelationScorer) -> tuple[Floats, Floats, Floats]:
         """The evidence of held-out facts and as many negatives, their targets, and how often a negative is true."""
@@ -329,6 +368,16 @@ class TrainedRelation:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class WeightedExpert:
+    """The expert, its trial, and how they are mixed with the rankers of one relation."""
+
+    trial: BoundExpert
+    final: BoundExpert
+    mixtures: Floats
+    """Shape (positions, 2), float64: the scale of the ranker's scores, and the weight of the expert's."""
+
+
 def train_relation(
     examples: TrainingExamples,
     config: TrainingConfig,
@@ -341,8 +390,22 @@ def train_relation(
     The work of measuring them is shared by `models` models.
     """
     trainer = ListwiseTrainer(examples, config, formulas)
-    trained = trainer.train(callback)
-    trials = trainer.scorer(trained.trials)
+    return measure_relation(trainer, trainer.train(callback), models)
+
+
+def measure_relation(
+    trainer: ListwiseTrainer, trained: TrainedRankers, models: int = 1, weighted: WeightedExpert | None = None
+) -> TrainedRelation:
+    """Measure rankers, and the expert with its weights, by their trials on held-out facts."""
+    examples = trainer.examples
+    experts, trial_experts = None, None
+    if weighted is not None:
+        scales, weights = weighted.mixtures.T.tolist()
+        experts, trial_experts = (
+            one.of_relation(trainer.relation, weights) for one in (weighted.final, weighted.trial)
+        )
+        trained = trained.scaled(scales)
+    trials = trainer.scorer(trained.trials, trial_experts)
 
     def scores(tuples: Ints, hidden: HiddenFacts, position: int) -> Floats:
         return trials.position_evidence(tuples, hidden, position)[0]
@@ -357,9 +420,53 @@ def train_relation(
         for position, ranker in enumerate(trained.rankers)
         for name, array in ranker_arrays(ranker, trainer.index).items()
     }
+    if weighted is not None:
+        arrays["expert_weights"] = weighted.mixtures[:, 1].copy()
     rankers = RelationRankers(trainer.relation, trainer.arity, arrays, trainer.vocabulary, UNFITTED)
-    proposals = trainer.proposals(trials, trainer.scorer(trained.rankers), models, ranking.pools)
+    proposals = trainer.proposals(trials, trainer.scorer(trained.rankers, experts), models, ranking.pools)
     return TrainedRelation(rankers, evidence, targets, shares, proposals, ranks)
+
+
+def train_expert(
+    kb: KnowledgeBase, config: TrainingConfig, callback: Callback | None = None, threads: int = 1
+) -> TrainedExpert | None:
+    """Train the expert of a knowledge base; None if there is nothing that it can learn."""
+    relations = expert_relations(kb)
+    if not relations:
+        return None
+    held_out = {name: held_out_facts(kb.tuples(name), config) for name in relations}
+    return ExpertTrainer(kb, held_out, expert_config(config)).train(callback, threads)
+
+
+def check_expert_kbs(config: TrainingConfig, kbs: int) -> None:
+    """Refuse an expert for several knowledge bases: their objects are different, even if they have the same name."""
+    if config.expert != "none" and kbs > 1:
+        raise KnowledgeBaseError(
+            f"an expert remembers the objects of one knowledge base, and {kbs:,} are given",
+            hint='leave out the expert: expert="none", or --expert none',
+        )
+
+
+def fit_beside_expert(trainer: ListwiseTrainer, trial: BoundExpert, callback: Callback | None = None) -> Arrays:
+    """The rankers of a relation as arrays, and as `losses` what `choose_mixtures` needs of them."""
+    trained = trainer.train(callback)
+    experts = trial.of_relation(trainer.relation, [1.0] * trainer.arity)
+    losses = held_out_losses(trainer.scorer(trained.trials), experts, trainer.examples)
+    return trained.arrays(trainer.index) | {"losses": losses}
+
+
+def train_beside_expert(
+    trainer: ListwiseTrainer, expert: TrainedExpert, callback: Callback | None = None
+) -> TrainedRelation:
+    """Train the ranked lists of one relation beside an expert."""
+    trial = expert.trial.bind(trainer.examples.kb)
+    fitted = fit_beside_expert(trainer, trial, callback)
+    mixtures = choose_mixtures({trainer.relation: fitted["losses"]})[trainer.relation]
+    return measure_relation(
+        trainer,
+        trainer.restore(fitted),
+        weighted=WeightedExpert(trial, expert.final.bind(trainer.examples.kb), mixtures),
+    )
 
 
 def rank_validation_facts(

@@ -281,6 +281,14 @@ def _cut_groups(groups: Keys, count: int) -> tuple[int, int]:
     return begin, begin
 
 
+def held_out_facts(facts: Ints, config: ExampleConfig) -> Longs:
+    """The rows of a relation's facts that `TrainingExamples` hold out, ascending."""
+    count = min(round(config.holdout * len(facts)), config.max_held_out, len(facts) - 1)
+    keys = fold_in_rows(make_key(config.seed, "hold"), facts)
+    rows: Longs = np.sort(np.argsort(keys, kind="stable")[: count if len(facts) >= MIN_ANSWERS_FOR_HOLDOUT else 0])
+    return rows
+
+
 class ExampleCollection:
     """The examples of one query over several knowledge bases, which share relations but no objects."""
 
