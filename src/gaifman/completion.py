@@ -601,7 +601,7 @@ class RelationTrainer:
         self, expert: TrainedExpert, names: Sequence[str], threads: int, store: PartStore
     ) -> Callable[[str], RelationModel]:
         """Fit the rankers of all relations and the weights of the expert; return what measures a relation with them."""
-        trial = expert.trial.bind(self.whole)
+        trial, final = expert.trial.bind(self.whole), expert.final.bind(self.whole)
 
         def fit(name: str) -> Arrays:
             arrays = store.load_fitted(name)
@@ -622,7 +622,7 @@ class RelationTrainer:
             if trainer is None:
                 part = self.train(name, store.callback(name), len(names))
             else:
-                trained, weighted = trainer.restore(fitted[name]), WeightedExpert(trial, mixtures[name])
+                trained, weighted = trainer.restore(fitted[name]), WeightedExpert(trial, final, mixtures[name])
                 part = self._listwise_part(name, measure_relation(trainer, trained, len(names), weighted))
             store.save(name, part)
             return part

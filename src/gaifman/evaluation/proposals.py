@@ -34,6 +34,7 @@ from gaifman.evaluation.tasks import EvaluationData, category_of
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, row_ids, rows_in
 from gaifman.listwise.mining import NOTHING
+from gaifman.listwise.odds import sample_by_score
 from gaifman.listwise.scoring import ListwisePredictor
 from gaifman.model import GaifmanModel
 from gaifman.models.calibration import (
@@ -372,11 +373,10 @@ class _RelationTest(NamedTuple):
         best = best[np.lexsort((best, -shares[best]))[:MAX_SCORED]]
         rest = np.setdiff1d(possible, best, assume_unique=True)
         key = make_key(self.seed, "sample others", position, *question.tolist())
-        others = rest[np.argsort(fold_in(key, rest), kind="stable")[:OTHERS]]
+        others, stand_for = sample_by_score(shares[rest], OTHERS, key)
         tuples = np.tile(question, (len(best) + len(others), 1))
-        tuples[:, position] = np.append(best, others)
-        weights = np.full(len(tuples), weight / predictor.arity)
-        weights[len(best) :] *= len(rest) / max(len(others), 1)
+        tuples[:, position] = np.append(best, rest[others])
+        weights = weight / predictor.arity * np.append(np.ones(len(best)), stand_for)
         nothing = hide_nothing(len(tuples))
         evidence = predictor.scorer.evidence(tuples, nothing)
         p = predictor.constrain(predictor.estimates_of(evidence), tuples, nothing).values

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from gaifman.config import check_fraction
 from gaifman.errors import InputError
 from gaifman.io.model_file import Arrays, require_array
-from gaifman.kb.tables import Floats
+from gaifman.kb.tables import Floats, Longs
 from gaifman.models.calibration import MIN_PROBABILITY, exp
 
 MIN_LOG_SHARE = -20.0
@@ -50,6 +50,8 @@ out of the demo and UMLS. With smaller ones, the probabilities of a relation fit
 MAX_BASE, MAX_SHARE_WEIGHT, MAX_KNOWN_WEIGHT = 4.0, 3.0, 6.0
 """More would say more than held-out facts can: if more facts are said to be missing than there are likely candidates,
 the loss falls without end."""
+SIZE_EXPONENT, UNIFORM_SHARE = 0.7, 0.2
+"""Candidates are sampled by their share to this power, but for a share of the sample that is uniform."""
 PRIOR_SHARE_WEIGHT = 0.5
 """The weight of a log share before anything is known."""
 
@@ -213,6 +215,23 @@ def fit_odds(proposals: Proposals, pooled: OddsTable | None = None) -> OddsTable
     if pooled is not None and proposals.held_out < MIN_OWN_SET_FACTS:
         cutoffs = pooled.cutoffs
     return OddsTable(np.array(vectors), np.array([proposals.prior(share) for share in MISSING_SHARES]), cutoffs)
+
+
+def sample_by_score(scores: Floats, count: int, key: np.uint64) -> tuple[Longs, Floats]:
+    """About `count` rows, ascending, rather those with high scores; and how many rows each of them stands for.
+
+    >>> rows, stand_for = sample_by_score(np.array([3.0, 2.0, 1.0, 0.0]), 4, np.uint64(0))
+    >>> rows.tolist(), stand_for.tolist()
+    ([0, 1, 2, 3], [1.0, 1.0, 1.0, 1.0])
+    """
+    if len(scores) <= count:
+        return np.arange(len(scores)), np.ones(len(scores))
+    sizes = np.exp(SIZE_EXPONENT * (scores - scores.max()))
+    chances = np.minimum(1.0, count * ((1 - UNIFORM_SHARE) * sizes / sizes.sum() + UNIFORM_SHARE / len(sizes)))
+    ends, start = np.cumsum(chances), float(key) * 2.0**-64
+    points = start + np.arange(int(np.ceil(ends[-1])))
+    rows = np.searchsorted(ends, points[points < ends[-1]], side="right")
+    return rows, 1 / chances[rows]
 
 
 def _fit(proposals: Proposals, missing: float, pooled: Floats | None) -> Floats:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from gaifman.listwise.expert import (
 from gaifman.listwise.expert_weights import choose_mixtures, held_out_losses
 from gaifman.listwise.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
 from gaifman.listwise.mining import NOTHING
-from gaifman.listwise.odds import Odds, OddsTable, Proposals, fit_odds
+from gaifman.listwise.odds import Odds, OddsTable, Proposals, fit_odds, sample_by_score
 from gaifman.listwise.ranker import (
     ListwiseConfig,
     Ranker,
@@ -51,7 +51,7 @@ from gaifman.ranking.ranks import HeldOutRanking, HeldOutRanks
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples, held_out_facts
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
+from gaifman.sampling.rng import fold_in_rows, make_key
 from gaifman.training import AUTO, LISTWISE, NETWORK_RADIUS, NETWORK_SIZE, Callback, TrainingConfig
 
 NETWORK_SETS = ("paper", "universal-schema")
@@ -61,8 +61,8 @@ MAX_PROPOSALS = 3_000
 MAX_TOTAL_PROPOSALS = 100_000
 """Candidates of all relations together: 100 s on FB15k-237, of 600 s to train it."""
 MIN_PROPOSALS = 200
-BEST, OTHERS = 6, 4
-"""Candidates of one question: those with the highest scores, and others by key."""
+BEST, OTHERS = 5, 5
+"""Candidates of one question: those with the highest scores, and a sample of the others."""
 MAX_MEASURED = 1_000
 """Held-out facts that the AUC is measured on."""
 MAX_RANKED_TUPLES, MAX_TOTAL_TUPLES = 600_000, 40_000_000
@@ -300,12 +300,11 @@ class ListwiseTrainer:
         possible = pool[~np.isin(pool, known)]
         order = possible[np.lexsort((possible, -scores[possible]))]
         best, rest = order[:BEST], order[BEST:]
-        keys = fold_in(make_key(self.config.seed, "propose others", position), rest)
-        others = rest[np.argsort(keys, kind="stable")[:OTHERS]]
+        key = make_key(self.config.seed, "propose others", position, *question.tolist())
+        others, stands_for = sample_by_score(scores[rest], OTHERS, key)
         tuples = np.tile(question, (len(best) + len(others), 1)).astype(np.int32)
-        tuples[:, position] = np.append(best, others)
-        weights = np.full(len(tuples), weight)
-        weights[len(best) :] *= len(rest) / max(len(others), 1)
+        tuples[:, position] = np.append(best, rest[others])
+        weights = weight * np.append(np.ones(len(best)), stands_for)
         nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1, np.int64))
         return Proposals(rankers.evidence(tuples, nothing), np.zeros(len(tuples)), weights)
 
@@ -401,9 +400,8 @@ def measure_relation(
     experts, trial_experts = None, None
     if weighted is not None:
         scales, weights = weighted.mixtures.T.tolist()
-        experts, trial_experts = (
-            one.of_relation(trainer.relation, weights) for one in (weighted.final, weighted.trial)
-        )
+        experts = weighted.final.of_relation(trainer.relation, weights)
+        trial_experts = weighted.trial.of_relation(trainer.relation, weights)
         trained = trained.scaled(scales)
     trials = trainer.scorer(trained.trials, trial_experts)
 

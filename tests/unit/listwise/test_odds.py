@@ -7,7 +7,7 @@ import pytest
 
 from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.kb.tables import Floats
-from gaifman.listwise.odds import MISSING_SHARES, Odds, OddsTable, Proposals, fit_odds
+from gaifman.listwise.odds import MISSING_SHARES, Odds, OddsTable, Proposals, fit_odds, sample_by_score
 
 TRUE = Odds(1.0, np.array([0.8, 0.3, -2.0, 0.0]))
 MISSING = 0.1
@@ -124,6 +124,21 @@ def test_a_relation_with_few_held_out_facts_has_the_cutoffs_of_all() -> None:
     pooled, few = fit_odds(proposals(3_000)[0]), proposals(60, seed=2)[0]
     assert fit_odds(few, pooled).cutoffs.tolist() == pooled.cutoffs.tolist()
     assert np.isnan(fit_odds(few).cutoffs).all()
+
+
+def test_a_sample_by_score_stands_for_all() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(0, 3, 400)
+    keys = rng.integers(0, 2**64, 2_000, dtype=np.uint64)
+    totals = np.zeros(400)
+    for key in keys:
+        rows, stand_for = sample_by_score(scores, 5, key)
+        assert len(set(rows.tolist())) == len(rows) <= 6
+        totals[rows] += stand_for
+    assert totals.sum() / len(keys) == pytest.approx(400, rel=0.05)
+    for high in (scores > 1, scores > 4, scores < -1):
+        assert totals[high].sum() / len(keys) == pytest.approx(high.sum(), rel=0.1)
+    assert (totals > 0)[scores > 4].all()
 
 
 def test_weights_stay_within_bounds_if_more_is_missing_than_there_are_likely_candidates() -> None:
