@@ -187,7 +187,7 @@ def model_card(meta: Mapping[str, Any]) -> str:
     return TEMPLATE.substitute(
         _introduction(meta),
         data=_markdown_table(["knowledge base", ""], _kb_rows(meta["kb"])),
-        settings=_markdown_table(["setting", ""], _setting_rows(meta)),
+        settings=_markdown_table(["setting", ""], _setting_rows(meta) + _found_rows(meta)),
         holdout=_format_value(config["holdout"]),
         negative_sampling=escape_markdown(config["negative_sampling"]),
         missing=escape_markdown(_missing(meta)),
@@ -297,9 +297,13 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     rows += [(f"base model: {name}", value) for name, value in sorted(base["settings"].items())]
     rows += [("added formula", text) for text in added[:MAX_FORMULAS]]
     rows += [("more added formulas", len(added) - MAX_FORMULAS)] if len(added) > MAX_FORMULAS else []
-    rows += [("constraint", line) for line in meta.get("constraints", "").splitlines()]
+    return rows + [("constraint", line) for line in meta.get("constraints", "").splitlines()]
+
+
+def _found_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The constraints that were found, with their evidence."""
     found = [found_from_dict(fields) for fields in meta.get("found_constraints", ())]
-    rows += [("constraint found in the data", str(one)) for one in found[:MAX_CONSTRAINTS]]
+    rows: list[tuple[str, Any]] = [("constraint found in the data", str(one)) for one in found[:MAX_CONSTRAINTS]]
     return rows + ([("more constraints found", len(found) - MAX_CONSTRAINTS)] if len(found) > MAX_CONSTRAINTS else [])
 
 

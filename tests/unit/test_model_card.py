@@ -170,6 +170,14 @@ def test_the_card_of_ranked_lists_has_no_settings_of_the_network() -> None:
     assert blocks(text)[-1] == "$ gaifman train KB -o MODEL --seed 7"
 
 
+def test_the_card_names_what_was_found_with_its_evidence() -> None:
+    found = {"constraint": "functional: capital 1→2", "holds": 9, "instances": 10, "evidence": "9 of 10 have one"}
+    rows = cells(model_card(MODEL | {"found_constraints": [found] * 120}))
+    assert rows.count("constraint found in the data") == 100
+    assert rows[rows.index("constraint found in the data") + 1] == "functional: capital 1→2 (9 of 10 have one)"
+    assert rows[rows.index("more constraints found") + 1] == "20"
+
+
 def test_the_card_names_the_constraints() -> None:
     found = cells(model_card(MODEL | {"constraints": "functional: born_in 1→2\ntypes: born_in person, _\n"}))
     rows = [(found[i], found[i + 1]) for i in range(len(found) - 1) if found[i] == "constraint"]
