@@ -302,7 +302,7 @@ def test_cities_of_a_country_lie_in_it(relation: str) -> None:
 
 
 def test_cities_lie_on_waters_of_their_country() -> None:
-    country = dict(rows("city_in"))
+    country = {city: country for city, country in rows("city_in")}
     near = rows("flows_through") | swapped("coast_on") | swapped("shore_on")
     assert {(water, country[city]) for city, water in rows("city_on")} <= near
 
@@ -319,9 +319,8 @@ def test_symmetric(relation: str) -> None:
 def test_former_colonies_and_years_of_independence_agree() -> None:
     """The others became independent of a neighbour, or of one of two rulers."""
     rest = {(row[0], row[1]) for row in rows("independent_from")} - rows("former_colony_of")
-    assert {one for one, _ in rest} == set(
-        "bangladesh eritrea finland norway panama singapore south_sudan sudan".split()
-    )
+    others = "bangladesh eritrea finland norway panama singapore south_sudan sudan"
+    assert {one for one, _ in rest} == {*others.split()}
 
 
 def test_separated_by_a_range_lies_in_both() -> None:
