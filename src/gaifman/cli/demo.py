@@ -318,7 +318,7 @@ def _pairs(objects: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _probabilities(completion: Completion, relation: str, facts: Sequence[Fact]) -> list[float]:
     own = [fact.objects for fact in facts if fact.relation == relation]
-    return [estimate.value for estimate in completion.probabilities(relation, own)]
+    return [float(value) for value in completion.probabilities(relation, own).values]
 
 
 def _report(progress: ProgressCallback | None, phase: str, done: int = 0, total: int | None = None) -> None:

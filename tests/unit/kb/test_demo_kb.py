@@ -302,7 +302,7 @@ def test_cities_of_a_country_lie_in_it(relation: str) -> None:
 
 
 def test_cities_lie_on_waters_of_their_country() -> None:
-    country = {city: country for city, country in rows("city_in")}
+    country = {fact.objects[0]: fact.objects[1] for fact in KB.facts("city_in")}
     near = rows("flows_through") | swapped("coast_on") | swapped("shore_on")
     assert {(water, country[city]) for city, water in rows("city_on")} <= near
 
