@@ -52,7 +52,7 @@ SENTENCES = {
     "city_in": "{0} is a city in {1}",
     "city_on": "{0} lies on the {1}",
     "coast_on": "{0} has a coast on the {1}",
-    "drives_on": "{0} drives on the {1}",
+    "drives_on": "traffic in {0} drives on the {1}",
     "flows_through": "the {0} flows through {1}",
     "former_colony_of": "{0} was a colony of {1}",
     "in_time_zone": "the time of {0} is {1}",
@@ -65,7 +65,7 @@ SENTENCES = {
     "official_language": "an official language of {0} is {1}",
     "plays_football_in": "{0} plays football in {1}",
     "uses_currency": "{0} uses the {1}",
-    "was_part_of": "{0} is part of the former {1}",
+    "was_part_of": "{0} belonged to the former {1}",
 }
 """Relations of the bundled knowledge base in words."""
 SMALL_WORDS = frozenset({"al", "and", "for", "in", "of", "on", "the"})
@@ -398,7 +398,7 @@ def _find_lines(find: Find) -> Iterator[str]:
     """Yield a find with its probability, and its best reason."""
     yield f"  {click.style(f'{find.probability:.2f}', fg='green')}  {find.sentence[0].upper()}{find.sentence[1:]}."
     if find.reason:
-        yield click.style(f"        because {_facts(find.reason, find.fact.objects, 19)}", dim=True)
+        yield click.style(f"        because {_facts(find.reason, find.fact.objects, 16)}", dim=True)
 
 
 def _explanation_lines(find: Find) -> Iterator[str]:
@@ -407,27 +407,32 @@ def _explanation_lines(find: Find) -> Iterator[str]:
     yield _bold(f"Why {str(find.fact).removesuffix('.')}?") + " The strongest formulas, in log-odds, and their facts:"
     for reason in [reason for reason in find.explanation.supporting if reason.facts][:REASONS]:
         yield f"  {reason.effect:+.1f}  {_fit(reason.formula, 8)}"
-        yield click.style(f"        {_facts(reason, find.fact.objects, 11)}", dim=True)
+        yield click.style(f"        {_facts(reason, find.fact.objects, 8)}", dim=True)
     if other and other.estimate.value < estimate.value:
         yield f"  Without {_fit(' '.join(map(str, other.facts)), 40)} its probability is {other.estimate}."
 
 
 def _facts(reason: Reason, objects: Sequence[str], used: int) -> str:
-    """Return the facts of a reason in one line, as many as fit; first those that connect the objects."""
-    facts = [*dict.fromkeys([*_connection(reason.facts, objects), *reason.facts])]
+    """Return the facts of a reason that connect the objects, or all, in one line: as many as fit."""
+    facts = _connection(reason.facts, objects) or reason.facts
     texts = [str(fact).removesuffix(".") for fact in facts]
+    width = WIDTH - used
+    if len(", ".join(texts)) <= width:
+        return ", ".join(texts)
     ends = accumulate(len(text) + 2 for text in texts)
-    shown = [text for text, end in zip(texts, ends, strict=True) if end <= WIDTH - used]
-    return ", ".join(shown + ["…"] * (len(shown) < len(texts)))
+    return ", ".join([*(text for text, end in zip(texts, ends, strict=True) if end < width), "…"])
 
 
 def _connection(facts: Sequence[Fact], objects: Sequence[str]) -> list[Fact]:
-    """Return the shortest chain of facts from the first object to the last, each sharing an object with the next."""
+    """Return the shortest chain of facts from the first object to the last, each sharing an object with the next.
+
+    Of those with the fewest facts it is the one with the shortest text.
+    """
     chains, reached = [[fact] for fact in facts if objects[0] in fact.objects], {objects[0]}
     while chains:
         complete = [chain for chain in chains if objects[-1] in chain[-1].objects]
         if complete:
-            return complete[0]
+            return min(complete, key=lambda chain: sum(len(str(fact)) for fact in chain))
         new = {name for chain in chains for name in chain[-1].objects} - reached
         reached |= new
         chains = [
