@@ -3,7 +3,7 @@
 >>> import gaifman
 >>> kb = gaifman.demo()
 >>> kb
-<KnowledgeBase: 1,155 objects, 35 relations, 5,757 facts, 2 attributes with 394 values>
+<KnowledgeBase: 1,833 objects, 52 relations, 9,632 facts, 2 attributes with 394 values>
 >>> print(gaifman.parse("exists z. borders(x, z) & capital(z, 'paris')", kb.schema))
 ∃z borders(x, z) ∧ capital(z, 'paris')
 

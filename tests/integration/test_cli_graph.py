@@ -29,7 +29,7 @@ def test_graph_shows_ranges_of_degrees_or_every_degree() -> None:
     assert "128–255" in output("graph", "demo")
     every = output("graph", "demo", "--all")
     assert "128–255" not in every
-    assert "\n   193 " in every
+    assert "\n   194 " in every
 
 
 @pytest.mark.parametrize("end", ["svg", "png", "pdf"])

@@ -17,8 +17,8 @@ from http_client import PATIENT, Client, serving
 from trained import FEW, demo
 
 QUERIES: list[tuple[str, dict[str, Any], str]] = [
-    ("capital('france', y)", {}, "250 candidates: city"),
-    ("capital('france', y)", {"candidates": "all"}, "1,155 candidates: all objects"),
+    ("capital('france', y)", {}, "735 candidates: city"),
+    ("capital('france', y)", {"candidates": "all"}, "1,833 candidates: all objects"),
     ("capital(x, 'paris')", {"known": "exclude"}, "196 candidates: country, without known answers"),
     ("borders('france', y)", {"prior": 0.01, "top": 3}, "196 candidates: country, 1 left out by constraints"),
     ("borders(x, y)", {"known": "exclude", "top": 4}, "37,982 candidates: pairs of country and country"),

@@ -7,7 +7,7 @@
 >>> completion = gaifman.complete(kb.without_facts(test.facts()), ["capital"], **few)
 >>> evaluation = evaluate(completion, kb, test, draws=2)
 >>> evaluation
-<Evaluation: 6 ranks of 3 facts among 1,155 objects>
+<Evaluation: 6 ranks of 3 facts among 1,833 objects>
 >>> evaluation.metrics().mean_rank.value < 30
 True
 

@@ -1,6 +1,6 @@
 """Candidates: the tuples that a ranking scores.
 
-By default a variable ranges over the objects that were seen at its position, or that have the type of those objects:
+By default a variable ranges over the objects that were seen at its position, or that have a type of those objects:
 
 >>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> from gaifman.logic.ast import relation_query
@@ -213,6 +213,8 @@ MAX_CANDIDATES = 100_000
 """Default limit on the candidates for several variables: a second or two of work."""
 MIN_TYPE_SHARE = 0.9
 """The share of the objects at a position that must have a type for it to be the type of the position."""
+MAX_TYPES = 5
+"""Types that a position can have between them."""
 MAX_DISTANCES = (2, 1)
 """Distances of near objects: 1 if 2 gives too many candidates."""
 
@@ -420,9 +422,28 @@ def _seen_at(kb: KnowledgeBase, relation: str, position: int) -> _Pool:
 
 def _typed_at(kb: KnowledgeBase, relation: str, position: int) -> _Pool | None:
     kind = position_types(kb, relation).get(position)
-    if kind is None:
+    kinds = _covering_types(kb, relation, position) if kind is None else [kind]
+    if not kinds:
         return None
-    return _unite(_Pool(objects_of_type(kb, kind), kind), _seen_at(kb, relation, position))
+    pools = [_Pool(objects_of_type(kb, name), name) for name in kinds]
+    return reduce(_unite, [*pools, _seen_at(kb, relation, position)])
+
+
+def _covering_types(kb: KnowledgeBase, relation: str, position: int) -> list[str]:
+    """A few types that nearly all objects at a position have between them, such as lake, river and sea; or none.
+
+    The next type is the one that most of the remaining objects have, the larger of two.
+    """
+    left = seen = np.unique(kb.tuples(relation)[:, position])
+    found: list[str] = []
+    while len(left) > (1 - MIN_TYPE_SHARE) * len(seen):
+        shared = {name: int(np.isin(left, objects_of_type(kb, name)).sum()) for name in kb.types() if name != relation}
+        best = min(shared, key=lambda name: (-shared[name], -kb.relations[name].count, name), default="")
+        if not best or not shared[best] or len(found) == MAX_TYPES:
+            return []
+        found.append(best)
+        left = np.setdiff1d(left, objects_of_type(kb, best))
+    return sorted(found)
 
 
 def position_types(kb: KnowledgeBase, relation: str) -> dict[int, str]:

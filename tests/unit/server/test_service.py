@@ -44,7 +44,7 @@ def bare() -> Service:
 
 def test_about(bare: Service, query_service: Service, completion_service: Service) -> None:
     found = bare.about()
-    assert (found.objects, found.facts, found.model) == (1155, 5757, None)
+    assert (found.objects, found.facts, found.model) == (1833, 9632, None)
     assert query_service.about().model == ModelSummary(
         kind="model", query="works_in(x, y)", variables=["x", "y"], relations=None, missing=None
     )
@@ -55,7 +55,7 @@ def test_about(bare: Service, query_service: Service, completion_service: Servic
 
 def test_objects_are_found_by_a_part_of_their_name(bare: Service) -> None:
     found = bare.find_objects(ObjectsRequest(text="FRAN", rows=1))
-    assert found.objects == [ObjectSummary(name="france", degree=81)]
+    assert found.objects == [ObjectSummary(name="france", degree=107)]
     assert found.truncated
     following = bare.find_objects(ObjectsRequest(text="FRAN", skip=1, rows=1))
     assert following.objects[0].name != "france"
@@ -70,7 +70,7 @@ def test_objects_are_found_by_a_part_of_their_name(bare: Service) -> None:
 def test_pages_together_are_all(bare: Service) -> None:
     names = [
         row.name
-        for skip in range(0, 1155, 500)
+        for skip in range(0, 1833, 500)
         for row in bare.find_objects(ObjectsRequest(skip=skip, rows=500)).objects
     ]
     assert names == [*demo().objects]
@@ -296,7 +296,7 @@ def test_a_model_fits_where_the_knowledge_base_has_some_of_its_relations(bare: S
 
 def test_degrees_are_those_of_the_graph(bare: Service) -> None:
     found = bare.degrees()
-    assert sum(count for _, count in found.degrees) == found.objects == 1155
+    assert sum(count for _, count in found.degrees) == found.objects == 1833
 
 
 def test_the_card(query_service: Service) -> None:
