@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,10 @@ COVERAGE = 0.9
 """Of the answer sets."""
 MIN_SET_FACTS, MIN_OWN_SET_FACTS = 30, 100
 """Held-out facts that cutoffs of answer sets need, for all relations together, and for one relation."""
-NEWTON_STEPS = 50
+NEWTON_STEPS, LIMIT_ROUNDS = 50, 4
+MAX_LIMIT_BINS, MIN_LIMIT_FACTS, LIMIT_ERRORS = 20, 30, 2.0
+"""Bins of log-odds in which there can be no more missing facts than candidates, by some standard errors; and held-out
+facts in each."""
 POOLED_PENALTY, OWN_PENALTY, OWN_BASE_PENALTY = 0.1, 60.0, 4.0
 """Of the squared distance to the prior weights: for all relations together, and for one relation; chosen on facts held
 out of the demo and UMLS. With smaller ones, the probabilities of a relation fit the noise of its few held-out facts."""
@@ -108,6 +112,8 @@ class OddsTable:
     """Shape (`MISSING_SHARES`,), float64: the share of the candidates that is true."""
     cutoffs: Floats
     """Shape (arity,), float64: the smallest log share in an answer set, by position; NaN if too little was held out."""
+    limits: tuple[Limits, ...] = ()
+    """For each share, how many of the facts can be missing; only while odds are fitted."""
 
     def at(self, missing: float, prior: float | None = None) -> Odds:
         """The odds if this share of the facts is missing; or if the share `prior` of the candidates is true."""
@@ -207,14 +213,13 @@ class Proposals:
 
 def fit_odds(proposals: Proposals, pooled: OddsTable | None = None) -> OddsTable:
     """Fit the odds of one relation, close to those of all; without `pooled`, fit those of all."""
-    vectors = [
-        _fit(proposals, share, None if pooled is None else pooled.vectors[row])
-        for row, share in enumerate(MISSING_SHARES)
-    ]
+    found = [_fit(proposals, share, row, pooled) for row, share in enumerate(MISSING_SHARES)]
+    vectors, limits = np.array([vector for vector, _ in found]), tuple(limits for _, limits in found)
     cutoffs = proposals.cutoffs()
     if pooled is not None and proposals.held_out < MIN_OWN_SET_FACTS:
         cutoffs = pooled.cutoffs
-    return OddsTable(np.array(vectors), np.array([proposals.prior(share) for share in MISSING_SHARES]), cutoffs)
+    priors = np.array([proposals.prior(share) for share in MISSING_SHARES])
+    return OddsTable(vectors, priors, cutoffs, limits)
 
 
 def sample_by_score(scores: Floats, count: int, key: np.uint64) -> tuple[Longs, Floats]:
@@ -234,20 +239,60 @@ def sample_by_score(scores: Floats, count: int, key: np.uint64) -> tuple[Longs, 
     return rows, 1 / chances[rows]
 
 
-def _fit(proposals: Proposals, missing: float, pooled: Floats | None) -> Floats:
-    """Shape (1 + 2 · arity,), float64: base and weights if this share of the facts is missing."""
-    shares = proposals.evidence.shape[1] // 2
+class Limits(NamedTuple):
+    """How many of the facts can be missing, by their log-odds: not more than there are candidates like them."""
+
+    edges: Floats
+    """Shape (bins − 1,), float64, ascending: log-odds between the bins."""
+    shares: Floats
+    """Shape (bins,), float64: from 0 to 1."""
+
+    def of(self, log_odds: Floats) -> Floats:
+        """Shape (tuples,), float64: the share of facts with these log-odds that can be missing."""
+        return self.shares[np.searchsorted(self.edges, log_odds, side="right")]
+
+
+NO_LIMITS = Limits(np.zeros(0), np.ones(1))
+
+
+def _find_limits(log_odds: Floats, facts: Floats, candidates: Floats) -> Limits:
+    """The limits of facts, in bins with as many held-out facts each."""
+    held_out = np.sort(log_odds[facts > 0])
+    bins = min(MAX_LIMIT_BINS, len(held_out) // MIN_LIMIT_FACTS)
+    if bins < 1:
+        return NO_LIMITS
+    edges = np.unique(held_out[(np.arange(1, bins) * len(held_out)) // bins])
+    at = np.searchsorted(edges, log_odds, side="right")
+    of_facts, of_candidates, count = (np.bincount(at, mass, len(edges) + 1) for mass in (facts, candidates, facts > 0))
+    slack = 1 + LIMIT_ERRORS / np.sqrt(np.maximum(count, 1))  # fewer by chance do not count as fewer
+    return Limits(edges, np.minimum(1.0, slack * of_candidates / np.maximum(of_facts, 1e-300)))
+
+
+def _fit(proposals: Proposals, missing: float, row: int, pooled: OddsTable | None) -> tuple[Floats, Limits]:
+    """Base and weights if this share of the facts is missing, shape (1 + 2 · arity,), float64; and the last limits.
+
+    In a knowledge base that is complete, there are fewer candidates like its facts than facts are said to be missing.
+    Only as many count: else the others would be looked for among candidates that are unlike them.
+    """
+    shares = proposals.arity
     if pooled is None:
         start = np.array([0.0, *[PRIOR_SHARE_WEIGHT] * shares, *[0.0] * shares])
         strengths = np.array([POOLED_PENALTY / 100, *[POOLED_PENALTY] * (2 * shares)])  # the base is free to move
     else:
-        start, strengths = pooled, np.array([OWN_BASE_PENALTY, *[OWN_PENALTY] * (2 * shares)])
+        start, strengths = pooled.vectors[row], np.array([OWN_BASE_PENALTY, *[OWN_PENALTY] * (2 * shares)])
     if not proposals.facts.any():
-        return start if pooled is not None else np.array([_logit(1e-3), *start[1:]])
+        return (start if pooled is not None else np.array([_logit(1e-3), *start[1:]])), NO_LIMITS
     design = np.concatenate([np.ones((len(proposals), 1)), proposals.evidence], axis=1)
     facts = missing / (1 - missing) * proposals.facts
     scale = (facts > 0).sum() / facts.sum()  # a held-out fact counts as one, whatever it stands for
-    return _newton(design, facts * scale, proposals.candidates * scale, start, strengths, shares)
+    limits = NO_LIMITS if pooled is None or not pooled.limits else pooled.limits[row]
+    allowed = limits.of(design @ start)
+    vector = start
+    for _ in range(LIMIT_ROUNDS):
+        vector = _newton(design, facts * allowed * scale, proposals.candidates * scale, start, strengths, shares)
+        limits = _find_limits(design @ vector, facts, proposals.candidates)
+        allowed = limits.of(design @ vector) if pooled is None else np.minimum(allowed, limits.of(design @ vector))
+    return vector, limits
 
 
 def _newton(design: Floats, facts: Floats, candidates: Floats, start: Floats, strengths: Floats, arity: int) -> Floats:

@@ -126,6 +126,19 @@ def test_a_relation_with_few_held_out_facts_has_the_cutoffs_of_all() -> None:
     assert np.isnan(fit_odds(few).cutoffs).all()
 
 
+def test_if_nothing_is_missing_unlikely_candidates_stay_improbable() -> None:
+    """The facts that are said to be missing would be looked for among candidates that are unlike them."""
+    sample, p = proposals(4_000, base=3.0)
+    false = np.append(np.random.default_rng(1).random(len(p)) > p, np.zeros(len(sample) - len(p), bool))
+    complete = sample.select(false | (sample.facts > 0))
+    found = fit_odds(complete).at(MISSING).probabilities(complete.evidence)
+    likely = Odds(3.0, TRUE.weights).probabilities(complete.evidence) > 0.5
+    expected = float((complete.candidates * found)[~likely].sum())
+    said = float((MISSING / (1 - MISSING) * complete.facts)[~likely].sum())
+    assert expected < 1.5 * said
+    assert float((complete.candidates * found).sum()) < 0.7 * MISSING / (1 - MISSING) * float(complete.facts.sum())
+
+
 def test_a_sample_by_score_stands_for_all() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(0, 3, 400)
