@@ -99,8 +99,6 @@ class ListwiseConfig:
     """Share of the facts of the fixed objects with others than the answer that a question does not see in training: a
     knowledge base that misses facts misses several. Otherwise what is missing is found by elimination. Chosen on
     validation facts."""
-    link_dropout: float = 0.0
-    """Share of the questions in training from which all other links between the objects are hidden too."""
     holdout: float = 0.15
     """Share of the facts that penalty, epochs and lengths of paths are chosen on."""
     max_held_out: int = 300
@@ -566,11 +564,8 @@ def _ask(
     chosen = np.concatenate([held_out, others[~np.isin(others, held_out)]])
     reacher = Reacher(index, config.mining.max_steps, config.mining.max_set, config.bound)
     hidden = HiddenFacts.one_per_tuple(ids[chosen])
-    if config.hide == "links" or config.link_dropout:
-        every = hide_links(graph_of(index.kb), facts[chosen], hidden, np.arange(len(chosen)))
-        hidden = (
-            every if config.hide == "links" else _mix(hidden, every, _unlinked(facts[chosen], held_out, chosen, config))
-        )
+    if config.hide == "links":
+        hidden = hide_links(graph_of(index.kb), facts[chosen], hidden, np.arange(len(chosen)))
     confidences = index.kb.confidences[ids]
     unseen = [freeze(hidden.facts[slice(*hidden.starts[row : row + 2].tolist())]) for row in range(len(chosen))]
     first_added = sum(map(len, mined))
@@ -601,19 +596,6 @@ def _ask(
     )
     starts_of_trial, answers_of_trial = _known_answers(of_trial, facts, position)
     return questions, questions._replace(known_starts=starts_of_trial, known=answers_of_trial), chosen
-
-
-def _unlinked(facts: Ints, held_out: Longs, chosen: Longs, config: ListwiseConfig) -> npt.NDArray[np.bool_]:
-    """Shape (questions,): the questions in training from which the links are hidden, by key."""
-    keys = fold_in_rows(make_key(config.seed, "link dropout"), facts)
-    return (keys < np.uint64(config.link_dropout * 2.0**64)) & ~np.isin(chosen, held_out)
-
-
-def _mix(one: HiddenFacts, other: HiddenFacts, use_other: npt.NDArray[np.bool_]) -> HiddenFacts:
-    """What is hidden from each row: that of the other where asked."""
-    parts = [(other if second else one).of(row) for row, second in enumerate(use_other.tolist())]
-    starts = np.append(0, np.cumsum([len(part) for part in parts])).astype(np.int64)
-    return HiddenFacts(starts, np.concatenate([np.zeros(0, np.int64), *parts]))
 
 
 def _known_answers(rows: Sequence[Longs], facts: Ints, position: int) -> tuple[Longs, Ints]:
