@@ -127,7 +127,8 @@ def explain_ranking(
     budget.deadline.check()
     order = sorted(formulas, key=lambda one: -abs(one.effect))
     supporting = [one for one in order if one.effect > 0]
-    chosen = {id(one) for one in (*supporting[:top], *[one for one in order if one.effect < 0][:top])}
+    always = [one for one in order if one.first.key == ("expert",)]
+    chosen = {id(one) for one in (*supporting[:top], *[one for one in order if one.effect < 0][:top], *always)}
     shown, others = [one for one in order if id(one) in chosen], [one for one in order if id(one) not in chosen]
     joining = [one for one in supporting if one.first.joins and one.facts]
     helping = [frozenset(one.facts) for one in joining or supporting]

@@ -293,6 +293,8 @@ def test_an_explanation_has_its_share_and_adds_up(completion: Completion, kb: Kn
         explanation = model.explain("likes", *(kb.object_name(obj) for obj in row), top=1000)
         [reason] = [each for each in explanation.reasons if each.formula.startswith("similar objects")]
         assert reason.effect == pytest.approx(expected, rel=1e-9)
+        short = model.explain("likes", *explanation.objects, top=1).reasons
+        assert reason.formula in [each.formula for each in short]
         shares = [scorer.share(row, hidden, p) for p in range(2)]
         scores = sum(odds.weights[p] * (shares[p].score + scorer.scorers[p].shift) for p in range(2))
         known = sum(odds.weights[2 + p] * np.log1p(len(scorer.known_answers(row, hidden, p))) for p in range(2))
