@@ -354,7 +354,7 @@ class _RelationTest(NamedTuple):
     def _test_set(self, answers: Ints, position: int, shares: Floats, weight: float) -> SetTest:
         """The held-out answers of a question, beside its answer set."""
         cutoff = float(self.predictor.table.cutoffs[position])
-        answers = answers[:0] if np.isnan(cutoff) else answers
+        answers = answers[:0] if cutoff > 0 else answers
         own = shares[self.pools[position]]
         least = min(cutoff, float(own.max(initial=-np.inf)))
         inside = np.isin(answers, self.pools[position]) & (shares[answers] >= least)

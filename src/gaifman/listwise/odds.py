@@ -40,6 +40,7 @@ MIN_LOG_SHARE = -20.0
 MAX_LOG_ODDS = 30.0
 MISSING_SHARES = (0.01, 0.03, 0.1, 0.2, 0.4)
 """Shares of missing facts that weights are fitted for."""
+NO_CUTOFF = 1.0
 COVERAGE = 0.9
 """Of the answer sets."""
 MIN_SET_FACTS, MIN_OWN_SET_FACTS = 30, 100
@@ -111,7 +112,7 @@ class OddsTable:
     priors: Floats
     """Shape (`MISSING_SHARES`,), float64: the share of the candidates that is true."""
     cutoffs: Floats
-    """Shape (arity,), float64: the smallest log share in an answer set, by position; NaN if too little was held out."""
+    """Shape (arity,), float64: the smallest log share in an answer set, by position; above 0 if it is not known."""
     limits: tuple[Limits, ...] = ()
     """For each share, how many of the facts can be missing; only while odds are fitted."""
 
@@ -145,7 +146,7 @@ class OddsTable:
     def unfitted(cls, arity: int = 0) -> OddsTable:
         """Before the odds are fitted."""
         count = len(MISSING_SHARES)
-        return cls(np.zeros((count, 1 + 2 * arity)), np.full(count, 0.5), np.full(arity, np.nan))
+        return cls(np.zeros((count, 1 + 2 * arity)), np.full(count, 0.5), np.full(arity, NO_CUTOFF))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class Proposals:
         """Shape (arity,), float64: the log share at each position that `COVERAGE` of the held-out facts have."""
         own, weights = self.evidence[self.facts > 0, : self.arity], self.facts[self.facts > 0]
         if len(own) < MIN_SET_FACTS:
-            return np.full(self.arity, np.nan)
+            return np.full(self.arity, NO_CUTOFF)
         allowed = (1 - COVERAGE) * (1 + 1 / len(own)) * weights.sum()
         order = np.argsort(own, axis=0, kind="stable")
         below = [int((np.cumsum(weights[column]) <= allowed).sum()) for column in order.T]

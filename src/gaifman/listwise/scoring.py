@@ -600,7 +600,7 @@ class ListwisePredictor(Predictor):
     def answer_set(self, tuples: Ints, position: int, deadline: Deadline | None = None) -> Longs | None:
         """The rows of the tuples with the largest shares at the position; at least one."""
         cutoff = float(self.table.cutoffs[position])
-        if np.isnan(cutoff) or not len(tuples):
+        if cutoff > 0 or not len(tuples):
             return None
         nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1, np.int64))
         shares, _ = self.scorer.position_evidence(tuples, nothing, position, deadline)

@@ -210,7 +210,7 @@ def metadata(data: bytes) -> dict[str, str]:
     [
         ({"version": "1"}, "was trained by an earlier version: train again"),
         ({"version": "4"}, "was trained by an earlier version: train again"),
-        ({"version": "6"}, "newer version: format 6, this one reads 5"),
+        ({"version": "7"}, "newer version: format 7, this one reads 6"),
         ({"version": "17"}, "written by a newer version"),
         ({"version": "-1"}, "'-1' is not a version"),
         ({"format": "pt"}, "written by another program"),

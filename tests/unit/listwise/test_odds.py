@@ -103,7 +103,7 @@ def test_no_probability_is_above_its_bound() -> None:
 
 def test_arrays_give_the_odds_back_and_wrong_ones_are_refused() -> None:
     table = fit_odds(proposals(2_000)[0])
-    assert np.isfinite(table.cutoffs).all()
+    assert (table.cutoffs <= 0).all()
     again = OddsTable.from_arrays(table.arrays(), 2)
     assert again.vectors.tolist() == table.vectors.tolist()
     assert (again.priors.tolist(), again.cutoffs.tolist()) == (table.priors.tolist(), table.cutoffs.tolist())
@@ -123,7 +123,7 @@ def test_nine_in_ten_held_out_facts_are_above_the_cutoffs() -> None:
 def test_a_relation_with_few_held_out_facts_has_the_cutoffs_of_all() -> None:
     pooled, few = fit_odds(proposals(3_000)[0]), proposals(60, seed=2)[0]
     assert fit_odds(few, pooled).cutoffs.tolist() == pooled.cutoffs.tolist()
-    assert np.isnan(fit_odds(few).cutoffs).all()
+    assert (fit_odds(few).cutoffs > 0).all()
 
 
 def test_if_nothing_is_missing_unlikely_candidates_stay_improbable() -> None:
