@@ -264,9 +264,12 @@ def _find_limits(log_odds: Floats, facts: Floats, candidates: Floats) -> Limits:
         return NO_LIMITS
     edges = np.unique(held_out[(np.arange(1, bins) * len(held_out)) // bins])
     at = np.searchsorted(edges, log_odds, side="right")
-    of_facts, of_candidates, count = (np.bincount(at, mass, len(edges) + 1) for mass in (facts, candidates, facts > 0))
-    slack = 1 + LIMIT_ERRORS / np.sqrt(np.maximum(count, 1))  # fewer by chance do not count as fewer
-    return Limits(edges, np.minimum(1.0, slack * of_candidates / np.maximum(of_facts, 1e-300)))
+    size = len(edges) + 1
+    of_facts, of_candidates, squares = (np.bincount(at, mass, size) for mass in (facts, candidates, candidates**2))
+    count, unit = np.bincount(at, facts > 0, size), float(np.quantile(candidates[candidates > 0], 0.1))
+    most = of_candidates + LIMIT_ERRORS * np.sqrt(squares + unit**2)  # fewer by chance do not count as fewer
+    slack = 1 + LIMIT_ERRORS / np.sqrt(np.maximum(count, 1))
+    return Limits(edges, np.minimum(1.0, slack * most / np.maximum(of_facts, 1e-300)))
 
 
 def _fit(proposals: Proposals, missing: float, row: int, pooled: OddsTable | None) -> tuple[Floats, Limits]:

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from gaifman.listwise.expert import (
 from gaifman.listwise.expert_weights import choose_mixtures, held_out_losses
 from gaifman.listwise.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
 from gaifman.listwise.mining import NOTHING
-from gaifman.listwise.odds import Odds, OddsTable, Proposals, fit_odds, sample_by_score
+from gaifman.listwise.odds import SIZE_EXPONENT, Odds, OddsTable, Proposals, fit_odds, sample_by_score
 from gaifman.listwise.ranker import (
     ListwiseConfig,
     Ranker,
@@ -61,7 +61,9 @@ MAX_PROPOSALS = 3_000
 MAX_TOTAL_PROPOSALS = 100_000
 """Candidates of all relations together: 100 s on FB15k-237, of 600 s to train it."""
 MIN_PROPOSALS = 200
-BEST, OTHERS = 5, 5
+MAX_ASKED, MAX_TOTAL_ASKED = 4_000, 60_000
+"""Questions whose candidates are proposed, of one relation and of all."""
+BEST, OTHERS = 20, 4
 """Candidates of one question: those with the highest scores, and a sample of the others."""
 MAX_MEASURED = 1_000
 """Held-out facts that the AUC is measured on."""
@@ -265,11 +267,10 @@ class ListwiseTrainer:
         `pools` has the objects that can be proposed at each position.
         """
         count = max(MIN_PROPOSALS, min(MAX_PROPOSALS, MAX_TOTAL_PROPOSALS // max(models, 1)))
-        questions = max(1, count // (self.arity * (BEST + OTHERS)))
-        parts = [self._hidden_facts(trials, count)]
-        for position in range(self.arity):
-            parts += self._candidates(rankers, position, pools, questions)
-        return Proposals.concatenate(parts, self.arity)
+        questions = max(1, min(MAX_ASKED, MAX_TOTAL_ASKED // max(models, 1)) // self.arity)
+        each = -(-count // self.arity)
+        found = [self._candidates(rankers, position, pools, questions, each) for position in range(self.arity)]
+        return Proposals.concatenate([self._hidden_facts(trials, count), *found], self.arity)
 
     def _hidden_facts(self, trials: RelationScorer, count: int) -> Proposals:
         """Held-out facts; together they stand for all facts of the relation."""
@@ -279,34 +280,43 @@ class ListwiseTrainer:
         return Proposals(trials.evidence(block.answers, block.hidden), facts, np.zeros(len(rows)))
 
     def _candidates(
-        self, rankers: RelationScorer, position: int, pools: Sequence[Ints], count: int
-    ) -> Iterator[Proposals]:
-        """The best candidates of some questions, and some others. No known answer is one."""
+        self, rankers: RelationScorer, position: int, pools: Sequence[Ints], questions: int, count: int
+    ) -> Proposals:
+        """About `count` candidates of some questions, rather those with large shares. No known answer is one."""
         fixed = [i for i in range(self.arity) if i != position]
         if len(fixed) == 1:
             asked = np.zeros((len(pools[fixed[0]]), 2), np.int32)
             asked[:, fixed[0]] = pools[fixed[0]]
         else:
-            asked = np.unique(np.delete(self.examples.answers, position, axis=1), axis=0)
+            asked = np.unique(np.delete(self.examples.answers, position, axis=1), axis=0).astype(np.int32)
             asked = np.insert(asked, position, 0, axis=1)
-        rows = self._some(np.arange(len(asked)), asked, count, "propose", position)
-        for row in rows.tolist():
-            yield self._propose(rankers, asked[row], position, pools[position], len(asked) / len(rows) / self.arity)
+        rows = self._some(np.arange(len(asked)), asked, questions, "propose", position)
+        listed = [self._propose(rankers, asked[row], position, pools[position]) for row in rows.tolist()]
+        tuples, shares, weights = (np.concatenate(parts) for parts in zip(*listed, strict=True))
+        key = make_key(self.config.seed, "propose candidates", position)
+        chosen, stand_for = sample_by_score(shares + np.log(weights) / SIZE_EXPONENT, count, key)
+        masses = weights[chosen] * stand_for * (len(asked) / len(rows) / self.arity)
+        nothing = HiddenFacts.one_per_tuple(np.full(len(chosen), -1, np.int64))
+        return Proposals(rankers.evidence(tuples[chosen], nothing), np.zeros(len(chosen)), masses)
 
-    def _propose(self, rankers: RelationScorer, question: Ints, position: int, pool: Ints, weight: float) -> Proposals:
-        """The best candidates of a question, and some others, which stand for the rest."""
+    def _propose(
+        self, rankers: RelationScorer, question: Ints, position: int, pool: Ints
+    ) -> tuple[Ints, Floats, Floats]:
+        """The best candidates of a question and some others, their log shares, and how many each stands for."""
         scores = rankers.scorers[position].scores(question.tolist())
-        known = rankers.known_answers(question.tolist(), NOTHING, position)
-        possible = pool[~np.isin(pool, known)]
-        order = possible[np.lexsort((possible, -scores[possible]))]
-        best, rest = order[:BEST], order[BEST:]
+        scores[rankers.known_answers(question.tolist(), NOTHING, position)] = -np.inf
+        possible = pool[np.isfinite(scores[pool])]
+        top = float(scores.max(initial=-np.inf))
+        own = scores[possible] - top - float(np.log(np.exp(scores - top).sum()))
+        best = np.argpartition(-own, BEST)[:BEST] if len(own) > BEST else np.arange(len(own))
+        best = best[np.lexsort((possible[best], -own[best]))]
+        rest = np.setdiff1d(np.arange(len(own)), best, assume_unique=True)
         key = make_key(self.config.seed, "propose others", position, *question.tolist())
-        others, stands_for = sample_by_score(scores[rest], OTHERS, key)
-        tuples = np.tile(question, (len(best) + len(others), 1)).astype(np.int32)
-        tuples[:, position] = np.append(best, rest[others])
-        weights = weight * np.append(np.ones(len(best)), stands_for)
-        nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1, np.int64))
-        return Proposals(rankers.evidence(tuples, nothing), np.zeros(len(tuples)), weights)
+        others, stand_for = sample_by_score(own[rest], OTHERS, key)
+        chosen = np.append(best, rest[others])
+        tuples = np.tile(question, (len(chosen), 1)).astype(np.int32)
+        tuples[:, position] = possible[chosen]
+        return tuples, own[chosen], np.append(np.ones(len(best)), stand_for)
 
     def _some(self, rows: Longs, tuples: Ints, count: int, purpose: str, *place: int) -> Longs:
         keys = fold_in_rows(make_key(self.config.seed, purpose, *place), tuples[rows])
