@@ -9,7 +9,7 @@
 >>> print(mine(graph, answers, hidden, MiningConfig(max_features=3, sample=100)).feature_set().to_text())
 city_in(s2, s1)
 largest_city(s1, s2)
-country(s1)
+∃x, y city_in(x, s1) ∧ city_on(x, y) ∧ city_on(s2, y)
 <BLANKLINE>
 
 Patterns are paths of one to three facts from s1 to s2, facts with a constant, and types. Candidates are counted in

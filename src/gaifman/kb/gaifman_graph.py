@@ -250,7 +250,7 @@ def knowledge_base_arrays(graph: GaifmanGraph) -> KnowledgeBaseArrays:
     >>> import gaifman
     >>> graph = build_graph(gaifman.demo()).arrays.graph
     >>> len(graph.label_sets), len(graph.label_set_starts) - 1  # edges, and distinct lists of labels
-    (7446, 89)
+    (13162, 127)
     """
     from gaifman.kernels.evaluate import KnowledgeBaseArrays
 

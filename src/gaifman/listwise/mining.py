@@ -5,7 +5,7 @@
 >>> mined = mine_formulas(build_steps(gaifman.demo()), "capital", fixed=0, position=1)
 >>> best = int(mined.confidence.argmax())
 >>> mined.path(best), round(float(mined.confidence[best]), 2)
-((Label(relation='largest_city', source=0, target=1),), 0.77)
+((Label(relation='largest_city', source=0, target=1),), 0.8)
 
 Answers are sampled, and all simple paths between their objects are found, without the fact itself and without passing
 through hubs. Paths that several answers share are kept. Their confidence is the share of reached objects that are

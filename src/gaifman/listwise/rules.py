@@ -3,7 +3,7 @@
 >>> import gaifman
 >>> best = mine_rules(gaifman.demo(), "capital")[0]
 >>> print(best)
-city_in(s2, s1)  # 197 of 197 answers; confidence 0.91 for s1, 0.68 for s2
+city_in(s2, s1)  # 197 of 197 answers; confidence 0.91 for s1, 0.31 for s2
 >>> print(best.feature)
 city_in(s2, s1) ∧ s2 ≠ s1
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
@@ -160,6 +160,19 @@ class AnswerSet:
     def as_dict(self) -> dict[str, Any]:
         """The set as JSON types."""
         return {"names": list(self.names), "coverage": self.coverage}
+
+
+class _Once:
+    """Calls a function once; it can be pickled."""
+
+    def __init__(self, compute: Callable[[], Sequence[str]]) -> None:
+        self._compute = compute
+        self._found: Sequence[str] | None = None
+
+    def __call__(self) -> Sequence[str]:
+        if self._found is None:
+            self._found = self._compute()
+        return self._found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -340,7 +353,7 @@ def rank_candidates(
         ),
         tuples[best],
         partial(_conflicts_of, predictor, tuples[best], hidden.select(best)),
-        cache(partial(predictor.uncovered_reasons, tuples[best], hidden.select(best))),
+        _Once(partial(predictor.uncovered_reasons, tuples[best], hidden.select(best))),
         _answer_set(predictor, pattern, tuples[~chosen.known], options),
     )
 

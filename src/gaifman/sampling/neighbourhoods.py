@@ -5,7 +5,7 @@
 >>> drawn.members[:2]
 (('france', 0), ('paris', 0))
 >>> len(drawn.members), drawn.not_drawn
-(6, {1: 80})
+(6, {1: 106})
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 >>> import gaifman
 >>> from gaifman.server.schemas import ObjectsRequest
 >>> Service(gaifman.demo()).find_objects(ObjectsRequest(text="fran", rows=1)).objects
-[ObjectSummary(name='france', degree=81)]
+[ObjectSummary(name='france', degree=107)]
 """
 
 from __future__ import annotations
