@@ -38,8 +38,9 @@ SHORTLIST_PER_ANSWER, MIN_SHORTLIST = 20, 1_000
 pairs of one of four relations of the demo, and none of the ten best objects of 24 queries to FB15k."""
 FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE, FIRST_PASS_DIGITS = 2, "look", 5
 """The draws of each candidate in the first pass, the purpose of their keys, and the digits of its scores."""
-MAX_SET_NAMES, COVERAGE = 8, 0.9
-"""Objects of an answer set that are printed, and how often the missing answer is among them."""
+MAX_SET_NAMES, COVERAGE, MIN_EXPECTED = 8, 0.9, 0.1
+"""Objects of an answer set that are printed, how often the missing answer is among them, and how many answers are
+expected to be missing before there is a set."""
 MAX_PRINTED = 50
 """Answers that are printed."""
 COVERED_BLOCK = 50
@@ -144,7 +145,7 @@ class AnswerSet:
     """Candidates among which the answer is, if one is missing: in nine of ten such questions.
 
     >>> print(AnswerSet(("paris", "lyon"), 0.9))
-    one of 2, if an answer is missing (9 in 10): paris, lyon
+    If an answer is missing, it is one of 2 in 9 of 10 cases: paris, lyon
     """
 
     names: tuple[str, ...]
@@ -155,7 +156,10 @@ class AnswerSet:
     def __str__(self) -> str:
         shown = ", ".join(map(escape_unprintable, self.names[:MAX_SET_NAMES]))
         more = f", … and {len(self.names) - MAX_SET_NAMES:,} more" if len(self.names) > MAX_SET_NAMES else ""
-        return f"one of {len(self.names):,}, if an answer is missing ({10 * self.coverage:g} in 10): {shown}{more}"
+        cases = f"in {10 * self.coverage:g} of 10 cases"
+        if len(self.names) == 1:
+            return f"If an answer is missing, it is {shown} {cases}."
+        return f"If an answer is missing, it is one of {len(self.names):,} {cases}: {shown}{more}"
 
     def as_dict(self) -> dict[str, Any]:
         """The set as JSON types."""
@@ -199,7 +203,8 @@ class RankedAnswers:
     find_uncovered: Callable[[], Sequence[str]] = field(default=tuple, repr=False)
     """Why the model has little to go on, for each answer; empty for others."""
     answer_set: AnswerSet | None = None
-    """Where a missing answer is, nine times in ten; None for several variables, and if the model does not know it."""
+    """Where a missing answer is, nine times in ten; None for several variables, if hardly any answer is missing, and if
+    the model does not know it."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -342,6 +347,8 @@ def rank_candidates(
         order, uncovered = _best_covered(predictor, order, *seen, options)
     order = order[: options.top]
     best, full_draws = shortlist[order], int(estimates.draws.max(initial=0))
+    expected = float(estimates.values[~chosen.known[shortlist]].sum())
+    among = _answer_set(predictor, pattern, tuples[~chosen.known], options) if expected >= MIN_EXPECTED else None
     return RankedAnswers(
         predictor.kb,
         pattern,
@@ -354,7 +361,7 @@ def rank_candidates(
         tuples[best],
         partial(_conflicts_of, predictor, tuples[best], hidden.select(best)),
         _Once(partial(predictor.uncovered_reasons, tuples[best], hidden.select(best))),
-        _answer_set(predictor, pattern, tuples[~chosen.known], options),
+        among,
     )
 
 

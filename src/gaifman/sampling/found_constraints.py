@@ -6,7 +6,7 @@
 >>> for found in find_constraints(kb):
 ...     print(found.constraint, found.evidence, sep=": ")
 functional: capital 1→2: 12 of 12 countries have one capital
-functional: capital 2→1: 12 of 12 cities have one x in capital(x, y)
+functional: capital 2→1: 12 of 12 cities y have one x
 types: capital country, _: 12 of 12 x are countries
 types: capital _, city: 12 of 12 y are cities
 
@@ -39,7 +39,6 @@ from gaifman.config import checked
 from gaifman.errors import KnowledgeBaseError, similar_names
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, Longs, row_ids
-from gaifman.logic.ast import format_relation
 from gaifman.logic.verbalize import readable_name
 from gaifman.sampling.constraints import (
     Constraint,
@@ -66,8 +65,6 @@ MIN_SHARED = 0.9
 MAX_COMPARED = 1_000
 """Objects of a position that are compared with types and other positions."""
 
-MAX_NAME = 30
-"""Evidence names a relation if its name is not longer."""
 VARIABLES = "xyzuvwst"
 """The variables of evidence, by position."""
 
@@ -313,18 +310,16 @@ def _are_in(rows: Ints, table: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _functional_evidence(constraint: FunctionalConstraint, holds: int, keys: int, types: list[str | None]) -> str:
-    """Such as `195 of 196 countries have one capital`, or `195 of 196 x have one y in located_in(x, y)`."""
-    arity = len(constraint.determinants) + 1
+    """Such as `195 of 196 countries have one capital`, or `195 of 196 cities y have one x`, of r(x, y)."""
     names = [VARIABLES[i] for i in constraint.determinants]
-    known_type = types[constraint.determinants[0]] if len(names) == 1 else None
-    subject = names[0] if len(names) == 1 else f"({', '.join(names)})"
-    if known_type is not None:
-        subject = _plural(readable_name(known_type))
+    only = constraint.determinants[0] if len(names) == 1 else None
+    subject = names[0] if only is not None else f"({', '.join(names)})"
     noun = readable_name(constraint.relation)
-    named = arity == 2 and constraint.dependent == 1 and _is_noun(noun)
+    named = only == 0 and _is_noun(noun)
+    if only is not None and (known_type := types[only]) is not None:
+        kind = _plural(readable_name(known_type))
+        subject = kind if named else f"{kind} {subject}"
     what = noun if named else VARIABLES[constraint.dependent]
-    if not named and len(constraint.relation) <= MAX_NAME:
-        what += f" in {format_relation(constraint.relation)}({', '.join(VARIABLES[:arity])})"
     return f"{holds:,} of {keys:,} {subject} have one {what}"
 
 

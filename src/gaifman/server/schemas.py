@@ -412,7 +412,8 @@ class AnswersResponse(ResponseModel):
     variables: list[str]
     answers: list[AnswerRow]
     answer_set: AnswerSetFields | None = Field(
-        description="Where the answer is, if one is missing; null for several variables, and if the model cannot tell."
+        description="Where the answer is, if one is missing; null for several variables, if hardly any is missing, and "
+        "if the model cannot tell."
     )
     considered: CandidateSummaryFields
     truncated: bool

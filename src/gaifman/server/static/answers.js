@@ -80,7 +80,9 @@ function answerSetLine({ answer_set: found }) {
   if (!found) return null;
   const shown = found.names.slice(0, MAX_SET_NAMES).flatMap((name, i) => (i ? [", ", objectLink(name)] : [objectLink(name)]));
   const more = found.names.length > MAX_SET_NAMES ? `, … and ${number(found.names.length - MAX_SET_NAMES)} more` : "";
-  return h("p", { class: "answer-set" }, `If an answer is missing, it is one of ${countNoun(found.names.length, "object")} in ${Math.round(10 * found.coverage)} of 10 cases: `, shown, more);
+  const cases = `in ${Math.round(10 * found.coverage)} of 10 cases`;
+  if (found.names.length === 1) return h("p", { class: "answer-set" }, "If an answer is missing, it is ", shown, ` ${cases}.`);
+  return h("p", { class: "answer-set" }, `If an answer is missing, it is one of ${number(found.names.length)} ${cases}: `, shown, more);
 }
 
 function scoringNote({ variables }, state, about) {
