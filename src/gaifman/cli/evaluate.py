@@ -108,9 +108,8 @@ def evaluate(
     from gaifman.completion import load
     from gaifman.evaluation.evaluate import EvaluationConfig
     from gaifman.evaluation.evaluate import evaluate as evaluate_model
-    from gaifman.evaluation.proposals import measure_proposals
+    from gaifman.evaluation.proposals import has_ranked_lists, measure_proposals
     from gaifman.plots import check_plot, plot_proposals
-    from gaifman.training import LISTWISE
 
     names = relations or None
     EvaluationConfig(names, fraction, count, seed=seed)  # errors before any file is read
@@ -136,7 +135,7 @@ def evaluate(
                 seed=seed,
             )
         proposed = None
-        if proposals and loaded.config.base == LISTWISE:
+        if proposals and has_ranked_lists(loaded, names):
             with work_progress("relations") as report:
                 proposed = measure_proposals(
                     loaded, known, tested, true, relations=names, seed=seed, threads=threads, progress=report

@@ -50,6 +50,7 @@ from gaifman.ranking.candidates import NO_TYPES, QueryPattern, select_candidates
 from gaifman.sampling.constraints import hide_nothing
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 from gaifman.threads import cached_property, map_threaded
+from gaifman.training import LISTWISE
 
 MIN_PROPOSED, MIN_CONFIDENT = 0.05, 0.9
 """Probabilities from which on a candidate counts as proposed, and as proposed with confidence."""
@@ -276,6 +277,13 @@ def measure_proposals(
     parts = map_threaded(measure, tests, check_threads(threads), cost=lambda one: len(one.held_out))
     candidates, sets = zip(*parts, strict=True)
     return ProposalTest(Candidates.concatenate(candidates), held_out, missing, SetTest.concatenate(sets))
+
+
+def has_ranked_lists(model: Completion | GaifmanModel, relations: Sequence[str] | None = None) -> bool:
+    """Whether facts can be proposed: not by networks, and not of relations without a trained model."""
+    if model.config.base != LISTWISE or isinstance(model, GaifmanModel):
+        return model.config.base == LISTWISE
+    return bool(set(model.trained_relations) & set(model.relations if relations is None else relations))
 
 
 def _predictors(model: Completion | GaifmanModel, relations: Sequence[str] | None) -> list[ListwisePredictor]:
