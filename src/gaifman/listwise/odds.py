@@ -223,8 +223,12 @@ def fit_odds(proposals: Proposals, pooled: OddsTable | None = None) -> OddsTable
     return OddsTable(vectors, priors, cutoffs, limits)
 
 
-def sample_by_score(scores: Floats, count: int, key: np.uint64) -> tuple[Longs, Floats]:
+def sample_by_score(
+    scores: Floats, count: int, key: np.uint64, exponent: float = SIZE_EXPONENT
+) -> tuple[Longs, Floats]:
     """About `count` rows, ascending, rather those with high scores; and how many rows each of them stands for.
+
+    The exponential of a score, to a power, is the size by which a row is sampled.
 
     >>> rows, stand_for = sample_by_score(np.array([3.0, 2.0, 1.0, 0.0]), 4, np.uint64(0))
     >>> rows.tolist(), stand_for.tolist()
@@ -232,7 +236,7 @@ def sample_by_score(scores: Floats, count: int, key: np.uint64) -> tuple[Longs, 
     """
     if len(scores) <= count:
         return np.arange(len(scores)), np.ones(len(scores))
-    sizes = np.exp(SIZE_EXPONENT * (scores - scores.max()))
+    sizes = np.exp(exponent * (scores - scores.max()))
     chances = np.minimum(1.0, count * ((1 - UNIFORM_SHARE) * sizes / sizes.sum() + UNIFORM_SHARE / len(sizes)))
     ends, start = np.cumsum(chances), float(key) * 2.0**-64
     points = start + np.arange(int(np.ceil(ends[-1])))

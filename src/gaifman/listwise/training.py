@@ -31,7 +31,7 @@ from gaifman.listwise.expert import (
 from gaifman.listwise.expert_weights import choose_mixtures, held_out_losses
 from gaifman.listwise.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
 from gaifman.listwise.mining import NOTHING
-from gaifman.listwise.odds import SIZE_EXPONENT, Odds, OddsTable, Proposals, fit_odds, sample_by_score
+from gaifman.listwise.odds import Odds, OddsTable, Proposals, fit_odds, sample_by_score
 from gaifman.listwise.ranker import (
     ListwiseConfig,
     Ranker,
@@ -56,13 +56,15 @@ from gaifman.training import AUTO, LISTWISE, NETWORK_RADIUS, NETWORK_SIZE, Callb
 
 NETWORK_SETS = ("paper", "universal-schema")
 """Feature sets that ask for the network if nothing else is given."""
-MAX_PROPOSALS = 3_000
+MAX_PROPOSALS = 6_000
 """Candidates that the odds of one relation are fitted to."""
 MAX_TOTAL_PROPOSALS = 100_000
 """Candidates of all relations together: 100 s on FB15k-237, of 600 s to train it."""
 MIN_PROPOSALS = 200
 MAX_ASKED, MAX_TOTAL_ASKED = 4_000, 60_000
 """Questions whose candidates are proposed, of one relation and of all."""
+LIKELY_EXPONENT = 1.5
+"""Of them, those are scored at all positions whose share to this power is large: what is probable matters most."""
 BEST, OTHERS = 20, 4
 """Candidates of one question: those with the highest scores, and a sample of the others."""
 MAX_MEASURED = 1_000
@@ -294,7 +296,7 @@ class ListwiseTrainer:
         listed = [self._propose(rankers, asked[row], position, pools[position]) for row in rows.tolist()]
         tuples, shares, weights = (np.concatenate(parts) for parts in zip(*listed, strict=True))
         key = make_key(self.config.seed, "propose candidates", position)
-        chosen, stand_for = sample_by_score(shares + np.log(weights) / SIZE_EXPONENT, count, key)
+        chosen, stand_for = sample_by_score(shares + np.log(weights) / LIKELY_EXPONENT, count, key, LIKELY_EXPONENT)
         masses = weights[chosen] * stand_for * (len(asked) / len(rows) / self.arity)
         nothing = HiddenFacts.one_per_tuple(np.full(len(chosen), -1, np.int64))
         return Proposals(rankers.evidence(tuples[chosen], nothing), np.zeros(len(chosen)), masses)
