@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from gaifman.queries.engine import Engine
     from gaifman.queries.witnesses import why
     from gaifman.ranking.ranked_answers import Answer, RankedAnswers
-    from gaifman.sampling.constraints import Conflict, Constraints, parse_constraints
-    from gaifman.sampling.found_constraints import FoundConstraint, find_constraints
+    from gaifman.sampling.constraints import Conflict, Constraints, FoundConstraint, parse_constraints
+    from gaifman.sampling.found_constraints import find_constraints
     from gaifman.training import Callback, TrainingConfig
 
 __version__ = "0.1.0"
@@ -64,7 +64,7 @@ _HOMES = {
     "Fact": "kb.knowledge_base",
     "FeatureSet": "features.feature_sets",
     "FormulaError": "errors",
-    "FoundConstraint": "sampling.found_constraints",
+    "FoundConstraint": "sampling.constraints",
     "GaifmanError": "errors",
     "GaifmanModel": "model",
     "InputError": "errors",

@@ -79,9 +79,9 @@ from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
 from gaifman.ranking.candidates import QueryPattern, atom_pattern
 from gaifman.ranking.ranks import HeldOutRanks, rank_held_out
-from gaifman.sampling.constraints import FOUND, Constraints, as_constraints
+from gaifman.sampling.constraints import FOUND, Constraints, FoundConstraint, as_constraints
 from gaifman.sampling.examples import TrainingExamples
-from gaifman.sampling.found_constraints import FoundConstraint, constraints_to_use
+from gaifman.sampling.found_constraints import constraints_to_use
 from gaifman.threads import ProcessLock, cached_property, map_threaded
 from gaifman.training import LISTWISE, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
 
@@ -272,7 +272,7 @@ class Completion(Model):
         if parts and max(parts) >= len(relations):
             raise InputError(f"there are arrays of relation {max(parts)}, and {len(relations):,} relations")
         scorers, kinds = dict[str, Scorer | RelationRankers](), {a: feature_kinds(own) for a, own in features.items()}
-        formulas, expert = meta.get("added_formulas", ()), Expert.from_arrays(arrays)
+        formulas, expert = meta.get("added_formulas", ()), Expert.from_arrays(arrays) if "expert" in meta else None
         vocabulary = Vocabulary.from_json(meta["vocabulary"], formulas) if "vocabulary" in meta else None
         for index, (relation, arity) in enumerate(relations.items()):
             if index in parts and vocabulary is not None:

@@ -100,11 +100,13 @@ from gaifman.sampling.constraints import (
     Constraint,
     ConstraintChecker,
     Constraints,
+    FoundConstraint,
     as_constraints,
+    found_from_dict,
     parse_constraints,
 )
 from gaifman.sampling.examples import TrainingExamples
-from gaifman.sampling.found_constraints import FoundConstraint, constraints_to_use, found_from_dict
+from gaifman.sampling.found_constraints import constraints_to_use
 from gaifman.threads import ProcessLock
 from gaifman.training import (
     LISTWISE,
@@ -806,7 +808,7 @@ class GaifmanModel(Model):
         if "vocabulary" in meta:
             vocabulary = Vocabulary.from_json(meta["vocabulary"], meta.get("added_formulas", ()))
             relation = query.atomic_relation or ""
-            expert = Expert.from_arrays(arrays)
+            expert = Expert.from_arrays(arrays) if "expert" in meta else None
             rankers = rankers_from_arrays(arrays, relation, len(query.variables), vocabulary, expert)
             rest = {name: value for name, value in meta.items() if name != "vocabulary"}
             return cls.from_parts(query, config, (), rankers, Calibration.identity(), rest)

@@ -23,8 +23,7 @@ from gaifman.logic.ast import Feature, format_relation
 from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, saved_settings
 from gaifman.ranking.ranks import RANKING_NOTE, describe_sample
-from gaifman.sampling.constraints import Constraints
-from gaifman.sampling.found_constraints import FoundConstraint, found_from_dict
+from gaifman.sampling.constraints import Constraints, FoundConstraint, found_from_dict
 from gaifman.training import LISTWISE, TrainingConfig
 
 MAX_FORMULAS = 20

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.sampling.constraints import parse_constraints
-from gaifman.sampling.found_constraints import find_constraints, found_from_dict
+from gaifman.sampling.constraints import found_from_dict, parse_constraints
+from gaifman.sampling.found_constraints import find_constraints
 from reference_constraints import kinds_found, reference_constraints
 
 KINDS = ("random", "function", "inverse", "symmetric", "ordered", "triple")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gaifman.features.feature_sets import FeatureSet
     from gaifman.kb.knowledge_base import KnowledgeBase
     from gaifman.logic.ast import Query
-    from gaifman.sampling.found_constraints import FoundConstraint
+    from gaifman.sampling.constraints import FoundConstraint
     from gaifman.sampling.neighbourhoods import Neighbourhood
 
 MAX_RELATIONS = 20

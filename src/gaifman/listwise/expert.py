@@ -322,12 +322,6 @@ class Expert:
         return BoundExpert(self, kb)
 
 
-def check_expert_weights(arrays: Mapping[str, npt.NDArray[Any]], arity: int) -> None:
-    """Refuse the arrays of a relation's model with weights of the expert that it cannot have."""
-    if "expert_weights" in arrays and (require_array(arrays, "expert_weights", np.float64, (arity,)) < 0).any():
-        raise InputError("the weights of an expert must be at least 0")
-
-
 def describe_expert(about: Mapping[str, Any]) -> str:
     """What the metadata of a model say about its expert, in words.
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from gaifman.config import Deadline, current_deadline, no_deadline
 from gaifman.errors import InputError, shorten
-from gaifman.io.model_file import Arrays, strip_prefix
+from gaifman.io.model_file import Arrays, require_array, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
 from gaifman.kernels.listwise import SumScratch, add_entries, own_scores, score_targets
 from gaifman.listwise.added import NO_ENTRIES, Entries, Question
-from gaifman.listwise.expert import BoundExpert, Expert, PositionExpert, check_expert_weights
+from gaifman.listwise.expert import BoundExpert, Expert, PositionExpert
 from gaifman.listwise.mining import NOTHING, Reacher, Reals
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds, OddsTable
 from gaifman.listwise.ranker import (
@@ -354,12 +354,18 @@ def rankers_from_arrays(
     rankers = RelationRankers(
         relation, arity, {name: array for name, array in own.items() if name != "odds"}, vocabulary, odds, expert
     )
-    check_expert_weights(rankers.arrays, arity)
+    _check_expert_weights(rankers.arrays, arity)
     tiny = KnowledgeBase.from_facts([(name, *["o"] * places) for name, places in vocabulary.relations])
     if dict(vocabulary.relations).get(relation) != arity:
         raise InputError(f"the vocabulary has no relation {shorten(relation)} of {arity} places")
     rankers.rankers(build_steps(tiny).with_thresholds(vocabulary.thresholds))
     return rankers
+
+
+def _check_expert_weights(arrays: Arrays, arity: int) -> None:
+    """Refuse the arrays of a relation's model with weights of the expert that it cannot have."""
+    if "expert_weights" in arrays and (require_array(arrays, "expert_weights", np.float64, (arity,)) < 0).any():
+        raise InputError("the weights of an expert must be at least 0")
 
 
 def expert_arrays(rankers: Iterable[RelationRankers]) -> Arrays:

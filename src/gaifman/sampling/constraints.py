@@ -863,6 +863,32 @@ class DistinctRule:
 # All constraints of a query
 
 
+@dataclass(frozen=True, slots=True)
+class FoundConstraint:
+    """A constraint with its evidence. Prints as both."""
+
+    constraint: Constraint
+    holds: int
+    """Instances that keep it."""
+    instances: int
+    evidence: str
+    """A phrase, such as `195 of 196 countries have one capital`."""
+
+    def __str__(self) -> str:
+        return f"{self.constraint} ({self.evidence})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The constraint as JSON types."""
+        text = str(self.constraint)
+        return {"constraint": text, "holds": self.holds, "instances": self.instances, "evidence": self.evidence}
+
+
+def found_from_dict(fields: Mapping[str, Any]) -> FoundConstraint:
+    """What `FoundConstraint.as_dict` returned."""
+    [constraint] = parse_constraints(fields["constraint"]).declared
+    return FoundConstraint(constraint, int(fields["holds"]), int(fields["instances"]), str(fields["evidence"]))
+
+
 class ConstraintChecker:
     """Finds the conflicts of a query's tuples in one knowledge base. Threads can share it.
 

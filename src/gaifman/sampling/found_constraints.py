@@ -28,8 +28,7 @@ of the largest type, or else of the largest position of another relation, that n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -41,12 +40,11 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, Longs, row_ids
 from gaifman.logic.verbalize import readable_name
 from gaifman.sampling.constraints import (
-    Constraint,
     Constraints,
+    FoundConstraint,
     FunctionalConstraint,
     PairConstraint,
     TypeConstraint,
-    parse_constraints,
 )
 
 MIN_INSTANCES = 10
@@ -67,32 +65,6 @@ MAX_COMPARED = 1_000
 
 VARIABLES = "xyzuvwst"
 """The variables of evidence, by position."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundConstraint:
-    """A constraint with its evidence. Prints as both."""
-
-    constraint: Constraint
-    holds: int
-    """Instances that keep it."""
-    instances: int
-    evidence: str
-    """A phrase, such as `195 of 196 countries have one capital`."""
-
-    def __str__(self) -> str:
-        return f"{self.constraint} ({self.evidence})"
-
-    def as_dict(self) -> dict[str, Any]:
-        """The constraint as JSON types."""
-        text = str(self.constraint)
-        return {"constraint": text, "holds": self.holds, "instances": self.instances, "evidence": self.evidence}
-
-
-def found_from_dict(fields: Mapping[str, Any]) -> FoundConstraint:
-    """What `FoundConstraint.as_dict` returned."""
-    [constraint] = parse_constraints(fields["constraint"]).declared
-    return FoundConstraint(constraint, int(fields["holds"]), int(fields["instances"]), str(fields["evidence"]))
 
 
 @checked
