@@ -72,15 +72,11 @@ def plot_reliability(uncalibrated: Reliability, calibrated: Reliability, path: s
         axes.errorbar(table.predicted[shown], share, noise, label=label, **style)
         below.stairs(table.counts, table.edges, color=colour, linewidth=1.6, baseline=None)
     axes.set_ylabel("observed frequency of answers")
-    axes.set_xlim(0, 1)
-    axes.set_ylim(-0.02, 1.02)
     axes.set_title(title, loc="left", color=TEXT_COLOUR, fontsize=11)
     axes.legend(loc="best", frameon=False)
-    below.set_ylim(bottom=0)
     below.set_ylabel("tuples")
     below.set_xlabel("predicted probability")
-    style_axes(axes)
-    style_axes(below)
+    _finish_reliability(axes, below)
     save_figure(figure, path)
 
 
@@ -103,17 +99,22 @@ def plot_proposals(proposals: ProposalTest, path: str | Path) -> None:
         axes.errorbar(table.predicted[shown], share, noise, label=label, **style)
         below.bar(table.edges[:-1], table.counts, np.diff(table.edges), align="edge", color=MARKER_COLOUR, alpha=0.6)
     axes.set_ylabel("share that was held out")
-    axes.set_xlim(0, 1)
-    axes.set_ylim(-0.02, 1.02)
     title = f"{proposals.held_out:,} facts held out, {proposals.expected:,.0f} expected"
     axes.set_title(title, loc="left", color=TEXT_COLOUR, fontsize=11)
     axes.legend(loc="upper left", frameon=False)
-    below.set_ylim(bottom=0)
     below.set_ylabel("proposals")
     below.set_xlabel("probability")
+    _finish_reliability(axes, below)
+    save_figure(figure, path)
+
+
+def _finish_reliability(axes: Axes, below: Axes) -> None:
+    """Set the limits and the style of a reliability plot and the histogram below it."""
+    axes.set_xlim(0, 1)
+    axes.set_ylim(-0.02, 1.02)
+    below.set_ylim(bottom=0)
     style_axes(axes)
     style_axes(below)
-    save_figure(figure, path)
 
 
 def style_axes(axes: Axes) -> None:

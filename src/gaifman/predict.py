@@ -48,7 +48,7 @@ BLOCK_SIZE = 4_096
 """Neighbourhoods in memory at once."""
 
 LITTLE_TO_GO_ON = "little to go on"
-"""What is said of a tuple that no formula reaches, with an object that was never seen at its position."""
+"""The reason for a tuple that no formula reaches, with an object that was never seen at its position."""
 
 Bools = npt.NDArray[np.bool_]
 Tuples = Sequence[Sequence[str]] | npt.NDArray[np.integer]

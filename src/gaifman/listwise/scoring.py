@@ -351,9 +351,8 @@ def rankers_from_arrays(
     """The model of arrays without a prefix; they are checked."""
     own = strip_prefix(arrays, "listwise/")
     odds = OddsTable.from_arrays(own, arity)
-    rankers = RelationRankers(
-        relation, arity, {name: array for name, array in own.items() if name != "odds"}, vocabulary, odds, expert
-    )
+    arrays = {name: array for name, array in own.items() if name not in odds.arrays()}
+    rankers = RelationRankers(relation, arity, arrays, vocabulary, odds, expert)
     _check_expert_weights(rankers.arrays, arity)
     tiny = KnowledgeBase.from_facts([(name, *["o"] * places) for name, places in vocabulary.relations])
     if dict(vocabulary.relations).get(relation) != arity:

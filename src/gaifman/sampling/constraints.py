@@ -32,7 +32,7 @@ that of the known facts that break the constraint. If the conflicting fact is th
 confidence, the factor is f = 1 − c + c · ρ.
 
 - A declared constraint is news to the model: the probability p becomes f · p.
-- A found constraint the model may have learnt from the same facts. It says only that the answer is an exception, and
+- A found constraint the model may have learned from the same facts. It says only that the answer is an exception, and
   its factor is that of a certain answer: the odds against the answer, 1/p − 1, grow by those against an exception,
   1/f − 1. What the model finds improbable already is hardly changed.
 
