@@ -30,7 +30,8 @@ UNCHECKED_EXPANSION = 100_000_000
 BATCH_SIZE = 20_000
 """Rows that a reader passes on at once."""
 
-GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_MAGIC = b"\x1f\x8b"
+_DUCKDB_MAGIC = b"DUCK"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +191,16 @@ def read_head(source: InputFile, size: int = 64) -> bytes:
         return file.read(size)
 
 
+def _is_gzip(head: bytes) -> bool:
+    """Whether a file that starts like this is gzip; a DuckDB file starts with a checksum, which can be any bytes."""
+    return head.startswith(_GZIP_MAGIC) and head[8:12] != _DUCKDB_MAGIC
+
+
 @contextmanager
 def open_binary(source: InputFile) -> Iterator[BinaryIO]:
     """Open the file for reading bytes; gzip is decompressed, whatever the file's name."""
     with translate_read_errors(source.name), source.path.open("rb") as file:
-        if file.peek(2)[:2] != GZIP_MAGIC:
+        if not _is_gzip(file.peek(12)[:12]):
             yield file
             return
         import gzip
@@ -207,7 +213,7 @@ def open_binary(source: InputFile) -> Iterator[BinaryIO]:
 def uncompressed_path(source: InputFile, limits: Limits = DEFAULT_LIMITS) -> Iterator[Path]:
     """Return the path of the file, or of a decompressed copy: a database is not read as a stream."""
     with translate_read_errors(source.name), source.path.open("rb") as start:
-        compressed = start.read(2) == GZIP_MAGIC
+        compressed = _is_gzip(start.read(12))
     if not compressed:
         yield source.path
         return
@@ -426,7 +432,7 @@ OTHER_FILES = {
 """Files that are text but not facts: what they are, and what to do."""
 _OVERRIDE = "if it is a table, set --format (in Python format=…)"
 
-_MAGIC = ((0, b"SQLite format 3\0", "sqlite"), (8, b"DUCK", "duckdb"), (0, b"PAR1", "parquet"))
+_MAGIC = ((0, b"SQLite format 3\0", "sqlite"), (8, _DUCKDB_MAGIC, "duckdb"), (0, b"PAR1", "parquet"))
 _FACT = re.compile(rb"\s*(?:[%]|[\d.]+\s*::|(?:[\w/:.-]+|'[^'\n]*'|\"[^\"\n]*\")\s*\([^\t\n]*\)\s*(?:=[^\n]*)?\.)")
 _TRIPLE = re.compile(rb"\s*(?:<[^<>\s]*>|_:\S+)\s+<[^<>\s]*>\s+[<_\"]")
 _PREFIX = re.compile(rb"\s*@?(?:prefix|base)\s+[\w.-]*:?\s*<", re.IGNORECASE)

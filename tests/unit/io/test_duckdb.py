@@ -10,6 +10,7 @@ import pytest
 from database_files import changed, contents, make_duckdb, make_sqlite
 from gaifman.errors import InputError, OutputError
 from gaifman.io import read, write
+from gaifman.io.files import InputFile, detect_format, uncompressed_path
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from processes import cpu_limit
 
@@ -278,3 +279,13 @@ def test_progress_of_databases(tmp_path: Path, end: str) -> None:
     read(tmp_path / f"x{end}", progress=lambda *news: told.append(news))
     assert told
     assert all(phase.startswith("reading") and total is None for phase, _, total in told)
+
+
+def test_a_database_whose_checksum_starts_as_gzip_does_is_not_decompressed(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    data = b"\x1f\x8b" + bytes(6) + b"DUCK" + bytes(4096)
+    path.write_bytes(data)
+    source = InputFile.from_path(path)
+    assert detect_format(source) == "duckdb"
+    with uncompressed_path(source) as opened:
+        assert opened == path
