@@ -33,8 +33,8 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.evaluation.tasks import EvaluationData, category_of
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, row_ids, rows_in
-from gaifman.listwise.mining import NOTHING
 from gaifman.listwise.odds import sample_by_score
+from gaifman.listwise.proposer import Proposer, Shares, without
 from gaifman.listwise.scoring import ListwisePredictor
 from gaifman.model import GaifmanModel
 from gaifman.models.calibration import (
@@ -46,7 +46,6 @@ from gaifman.models.calibration import (
     reliability,
 )
 from gaifman.predict import Predictor
-from gaifman.ranking.candidates import NO_TYPES, QueryPattern, select_candidates
 from gaifman.sampling.constraints import hide_nothing
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 from gaifman.threads import cached_property, map_threaded
@@ -298,19 +297,13 @@ def _predictors(model: Completion | GaifmanModel, relations: Sequence[str] | Non
 class _RelationTest(NamedTuple):
     """The held-out facts of one relation, and what is proposed."""
 
-    predictor: ListwisePredictor
+    proposer: Proposer
     held_out: Ints
     """Shape (facts, arity), int32: distinct."""
     confidences: Floats
     """Shape (facts,), float64: of held-out facts."""
-    visible: Ints
-    """Shape (visible facts, arity), int32."""
     known: Ints
     """Shape (k, arity), int32: facts that are no candidates, but for the visible ones."""
-    pools: list[Ints]
-    """The objects that are candidates, by position."""
-    frequencies: list[Longs]
-    """Object → the number of visible facts, by position."""
     category: str
     """See `category_of`."""
     seed: int
@@ -318,70 +311,65 @@ class _RelationTest(NamedTuple):
     @classmethod
     def of(cls, predictor: ListwisePredictor, data: EvaluationData, seed: int) -> _RelationTest:
         """The test of a relation."""
-        name, arity = predictor.scorer.relation, predictor.arity
-        held_out, visible = data.facts_of(data.test, name, arity), data.facts_of(data.visible, name, arity)
+        name, arity, proposer = predictor.scorer.relation, predictor.arity, Proposer.of(predictor)
+        held_out = data.facts_of(data.test, name, arity)
         known = np.concatenate([held_out[:0], *(data.facts_of(other, name, arity) for other in data.known)])
-        keep = ~rows_in(held_out, visible)
+        keep = ~rows_in(held_out, proposer.facts)
         confidences = data.confidences_of(name, held_out)[0]
         weights = np.ones(len(held_out)) if confidences is None else confidences
-        pools = [_pool(predictor, visible, position) for position in range(arity)]
-        frequencies = [np.bincount(column, minlength=len(predictor.kb.objects)) for column in visible.T]
-        category = category_of(visible)
-        return cls(predictor, held_out[keep], weights[keep], visible, known, pools, frequencies, category, seed)
+        return cls(proposer, held_out[keep], weights[keep], known, category_of(proposer.facts), seed)
+
+    @property
+    def visible(self) -> Ints:
+        """Shape (visible facts, arity), int32."""
+        return self.proposer.facts
 
     def measure(self, missing: float, questions: int) -> tuple[Candidates, SetTest]:
         """The candidates of some questions, with probabilities for this share of missing facts; and their sets."""
-        predictor = self.predictor.with_missing(missing)
-        test = self._replace(predictor=predictor)
+        predictor = self.proposer.predictor.with_missing(missing)
+        test = self._replace(proposer=self.proposer._replace(predictor=predictor))
         parts = [part for position in range(predictor.arity) for part in test._of_position(position, questions)]
         return Candidates.concatenate([part for part, _ in parts]), SetTest.concatenate([part for _, part in parts])
 
     def _of_position(self, position: int, count: int) -> Iterator[tuple[Candidates, SetTest]]:
         """The candidates at one position, for the questions that held-out facts answer, and for others."""
-        asked = self._questions(position)
-        answered = rows_in(asked, _without(self.held_out, position))
+        asked = self.proposer.questions(position, self.held_out)
+        answered = rows_in(asked, without(self.held_out, position))
         held_out, known = (_by_question(tuples, position) for tuples in (self.held_out, self.known))
+        relation = self.proposer.predictor.scorer.relation
         for rows in (np.flatnonzero(answered), np.flatnonzero(~answered)):
-            keys = fold_in_rows(make_key(self.seed, "measure proposals", self.predictor.scorer.relation), asked[rows])
+            keys = fold_in_rows(make_key(self.seed, "measure proposals", relation), asked[rows])
             chosen = rows[np.argsort(keys, kind="stable")[:count]]
             for question in asked[chosen]:
-                shares, answers = self._shares(question, position, known.get(question.tobytes(), NO_OBJECTS))
-                proposed = self._propose(question, position, shares, answers, len(rows) / len(chosen))
+                shares = self.proposer.shares(question, position)
+                shares.log_shares[known.get(question.tobytes(), NO_OBJECTS)] = -np.inf  # true, but not known
+                proposed = self._propose(question, position, shares, len(rows) / len(chosen))
                 missing = held_out.get(question.tobytes(), NO_OBJECTS)
-                yield proposed, self._test_set(missing, position, shares, len(rows) / len(chosen))
-
-    def _questions(self, position: int) -> Ints:
-        """Shape (questions, arity), int32: 0 at the position; the others have objects that can be there."""
-        fixed = [i for i in range(self.predictor.arity) if i != position]
-        if len(fixed) != 1:
-            return np.unique(_without(np.concatenate([self.visible, self.held_out]), position), axis=0)
-        asked = np.zeros((len(self.pools[fixed[0]]), 2), np.int32)
-        asked[:, fixed[0]] = self.pools[fixed[0]]
-        return asked
+                yield proposed, self._test_set(missing, position, shares.log_shares, len(rows) / len(chosen))
 
     def _test_set(self, answers: Ints, position: int, shares: Floats, weight: float) -> SetTest:
         """The held-out answers of a question, beside its answer set."""
-        cutoff = float(self.predictor.table.cutoffs[position])
+        predictor, pool = self.proposer.predictor, self.proposer.pools[position]
+        cutoff = float(predictor.table.cutoffs[position])
         answers = answers[:0] if cutoff > 0 else answers
-        own = shares[self.pools[position]]
+        own = shares[pool]
         least = min(cutoff, float(own.max(initial=-np.inf)))
-        inside = np.isin(answers, self.pools[position]) & (shares[answers] >= least)
-        weights = np.full(len(answers), weight / self.predictor.arity)
+        inside = np.isin(answers, pool) & (shares[answers] >= least)
+        weights = np.full(len(answers), weight / predictor.arity)
         return SetTest(
             inside, np.full(len(answers), (own >= least).sum()), weights, np.full(len(answers), self.category)
         )
 
-    def _propose(self, question: Ints, position: int, shares: Floats, known: int, weight: float) -> Candidates:
+    def _propose(self, question: Ints, position: int, shares: Shares, weight: float) -> Candidates:
         """The candidates of one question: all that can be probable, and a sample of the others."""
-        predictor, pool = self.predictor, self.pools[position]
-        possible = pool[np.isfinite(shares[pool])]
-        most = np.log1p(self.frequencies[position][possible])
-        bound = predictor.odds.bound(shares[possible], float(np.log1p(known)), most, position)
-        best = possible[bound >= MIN_SCORED]
-        best = best[np.lexsort((best, -shares[best]))[:MAX_SCORED]]
+        predictor, own = self.proposer.predictor, shares.log_shares
+        pool = self.proposer.pools[position]
+        possible = pool[np.isfinite(own[pool])]
+        best = possible[self.proposer.bounds(shares, possible, position) >= MIN_SCORED]
+        best = best[np.lexsort((best, -own[best]))[:MAX_SCORED]]
         rest = np.setdiff1d(possible, best, assume_unique=True)
         key = make_key(self.seed, "sample others", position, *question.tolist())
-        others, stand_for = sample_by_score(shares[rest], OTHERS, key)
+        others, stand_for = sample_by_score(own[rest], OTHERS, key)
         tuples = np.tile(question, (len(best) + len(others), 1))
         tuples[:, position] = np.append(best, rest[others])
         weights = weight / predictor.arity * np.append(np.ones(len(best)), stand_for)
@@ -392,20 +380,6 @@ class _RelationTest(NamedTuple):
         fold = np.full(len(tuples), int(fold_in(key, np.zeros(1, np.int32))[0] % FOLDS), np.int64)
         return Candidates(p, self._targets(tuples), weights, raw, self._popularity(tuples), fold)
 
-    def _shares(self, question: Ints, position: int, others: Ints) -> tuple[Floats, int]:
-        """Shape (objects,), float64: log shares of all candidates, -inf for known answers; and the number of these.
-
-        The others are true, but not known.
-        """
-        scorer = self.predictor.scorer
-        found = scorer.scorers[position].scores(question.tolist())
-        known = scorer.known_answers(question.tolist(), NOTHING, position)
-        found[known] = -np.inf
-        top = found.max(initial=-np.inf)
-        found -= top + np.log(np.exp(found - top).sum())
-        found[others] = -np.inf
-        return found, len(known)
-
     def _targets(self, tuples: Ints) -> Floats:
         ids, own = row_ids(self.held_out, tuples)
         values = np.zeros(int(max(ids.max(initial=-1), own.max(initial=-1))) + 1)
@@ -414,30 +388,14 @@ class _RelationTest(NamedTuple):
 
     def _popularity(self, tuples: Ints) -> Floats:
         found = np.full(len(tuples), float(len(self.held_out)))
-        for counts, objects in zip(self.frequencies, tuples.T, strict=True):
-            found *= counts[objects] / max(len(self.visible), 1)
+        for most, objects in zip(self.proposer.most_known, tuples.T, strict=True):
+            found *= np.expm1(most[objects]) / max(len(self.visible), 1)
         return found
 
 
 def _by_question(tuples: Ints, position: int) -> dict[bytes, Ints]:
     """Question, with 0 at the position → the objects at the position."""
     found: dict[bytes, list[int]] = {}
-    for question, obj in zip(_without(tuples, position), tuples[:, position].tolist(), strict=True):
+    for question, obj in zip(without(tuples, position), tuples[:, position].tolist(), strict=True):
         found.setdefault(question.tobytes(), []).append(obj)
     return {question: np.array(objects, np.int32) for question, objects in found.items()}
-
-
-def _without(tuples: Ints, position: int) -> Ints:
-    """The tuples with 0 at the position."""
-    found = tuples.copy()
-    found[:, position] = 0
-    return found
-
-
-def _pool(predictor: ListwisePredictor, visible: Ints, position: int) -> Ints:
-    """The objects that `answers` considers at a position, ascending."""
-    terms: list[int | str] = [0] * predictor.arity
-    terms[position] = "candidate"
-    pattern = QueryPattern(tuple(terms), ("candidate",), "")
-    types = predictor.constraints.allowed_objects() if predictor.constraints else NO_TYPES
-    return select_candidates(predictor.kb, predictor.query, pattern, visible, types=types).values[:, 0]

@@ -43,8 +43,8 @@ MISSING_SHARES = (0.01, 0.03, 0.1, 0.2, 0.4)
 NO_CUTOFF = 1.0
 COVERAGE = 0.9
 """Of the answer sets."""
-MIN_SET_FACTS, MIN_OWN_SET_FACTS = 30, 100
-"""Held-out facts that cutoffs of answer sets need, for all relations together, and for one relation."""
+MIN_SET_FACTS, OTHERS_SET_FACTS = 30.0, 50.0
+"""Held-out facts that cutoffs of answer sets need, and as how many those of similar relations count."""
 NEWTON_STEPS, LIMIT_ROUNDS = 50, 4
 MAX_LIMIT_BINS, MIN_LIMIT_FACTS, LIMIT_ERRORS = 20, 30, 2.0
 """Bins of log-odds in which there can be no more missing facts than candidates, by some standard errors; and held-out
@@ -173,17 +173,36 @@ class Proposals:
         """The number of held-out facts."""
         return int((self.facts > 0).sum())
 
-    def cutoffs(self) -> Floats:
-        """Shape (arity,), float64: the log share at each position that `COVERAGE` of the held-out facts have."""
-        own, weights = self.evidence[self.facts > 0, : self.arity], self.facts[self.facts > 0]
-        if len(own) < MIN_SET_FACTS:
+    def cutoffs(self, others: Proposals | None = None) -> Floats:
+        """Shape (arity,), float64: the log share at each position that `COVERAGE` of the held-out facts have.
+
+        `others` are proposals of similar relations: they count as `OTHERS_SET_FACTS` more facts.
+        """
+        own, weights = self._held_out_shares()
+        if others is not None:
+            more, of_others = others._held_out_shares()
+            scale = min(1.0, OTHERS_SET_FACTS / max(len(more), 1))
+            own, weights = np.concatenate([own, more]), np.concatenate([weights, scale * of_others])
+        count = float(weights.sum())
+        if count < MIN_SET_FACTS:
             return np.full(self.arity, NO_CUTOFF)
-        allowed = (1 - COVERAGE) * (1 + 1 / len(own)) * weights.sum()
+        allowed = (1 - COVERAGE) * (count + 1)
         order = np.argsort(own, axis=0, kind="stable")
         below = [int((np.cumsum(weights[column]) <= allowed).sum()) for column in order.T]
         return np.array(
             [own[column[max(count - 1, 0)], i] for i, (column, count) in enumerate(zip(order.T, below, strict=True))]
         )
+
+    def _held_out_shares(self) -> tuple[Floats, Floats]:
+        """The log shares of held-out facts, and their weights: 1 on average."""
+        weights = self.facts[self.facts > 0]
+        return self.evidence[self.facts > 0, : self.arity], weights * (len(weights) / max(float(weights.sum()), 1e-300))
+
+    @property
+    def kind(self) -> tuple[bool, ...]:
+        """For each position, whether most questions have other known answers: similar relations are of one kind."""
+        known = self.evidence[:, self.arity :] > 0
+        return tuple((self.facts @ known > 0.5 * self.facts.sum()).tolist())
 
     def select(self, rows: npt.NDArray[np.bool_]) -> Proposals:
         """Some of them."""
@@ -212,15 +231,15 @@ class Proposals:
         return min(max(share, 1e-9), 1 - 1e-9)
 
 
-def fit_odds(proposals: Proposals, pooled: OddsTable | None = None) -> OddsTable:
-    """Fit the odds of one relation, close to those of all; without `pooled`, fit those of all."""
+def fit_odds(proposals: Proposals, pooled: OddsTable | None = None, similar: Proposals | None = None) -> OddsTable:
+    """Fit the odds of one relation, close to those of all; without `pooled`, fit those of all.
+
+    The cutoffs of a relation with few facts are close to those of similar relations.
+    """
     found = [_fit(proposals, share, row, pooled) for row, share in enumerate(MISSING_SHARES)]
     vectors, limits = np.array([vector for vector, _ in found]), tuple(limits for _, limits in found)
-    cutoffs = proposals.cutoffs()
-    if pooled is not None and proposals.held_out < MIN_OWN_SET_FACTS:
-        cutoffs = pooled.cutoffs
     priors = np.array([proposals.prior(share) for share in MISSING_SHARES])
-    return OddsTable(vectors, priors, cutoffs, limits)
+    return OddsTable(vectors, priors, proposals.cutoffs(similar), limits)
 
 
 def sample_by_score(

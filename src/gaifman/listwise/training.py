@@ -31,7 +31,7 @@ from gaifman.listwise.expert import (
 from gaifman.listwise.expert_weights import choose_mixtures, held_out_losses
 from gaifman.listwise.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
 from gaifman.listwise.mining import NOTHING
-from gaifman.listwise.odds import Odds, OddsTable, Proposals, fit_odds, sample_by_score
+from gaifman.listwise.odds import MIN_SET_FACTS, Odds, OddsTable, Proposals, fit_odds, sample_by_score
 from gaifman.listwise.ranker import (
     ListwiseConfig,
     Ranker,
@@ -506,9 +506,20 @@ def fit_all_odds(proposals: Mapping[str, Proposals]) -> dict[str, OddsTable]:
     found: dict[str, OddsTable] = {}
     for arity in sorted({own.arity for own in proposals.values()}):
         relations = {name: own for name, own in proposals.items() if own.arity == arity}
-        pooled = fit_odds(Proposals.concatenate([*relations.values()], arity))
-        found |= {name: fit_odds(own, pooled) if len(relations) > 1 else pooled for name, own in relations.items()}
+        together = Proposals.concatenate([*relations.values()], arity)
+        pooled, similar = fit_odds(together), _by_kind([*relations.values()], together)
+        found |= {
+            name: fit_odds(own, pooled, similar[own.kind]) if len(relations) > 1 else pooled
+            for name, own in relations.items()
+        }
     return found
+
+
+def _by_kind(parts: Sequence[Proposals], together: Proposals) -> dict[tuple[bool, ...], Proposals]:
+    """Kind of relation → the proposals of that kind, or of all relations if these are too few."""
+    kinds = {kind: [own for own in parts if own.kind == kind] for kind in {own.kind for own in parts}}
+    found = {kind: Proposals.concatenate(own, together.arity) for kind, own in kinds.items()}
+    return {kind: own if own.held_out >= MIN_SET_FACTS else together for kind, own in found.items()}
 
 
 def listwise_report(trained: Sequence[TrainedRelation], config: TrainingConfig) -> HeldOutReport:

@@ -120,10 +120,18 @@ def test_nine_in_ten_held_out_facts_are_above_the_cutoffs() -> None:
     assert ((own > cutoffs).mean(axis=0) <= 0.9 + 1 / len(own)).all()
 
 
-def test_a_relation_with_few_held_out_facts_has_the_cutoffs_of_all() -> None:
-    pooled, few = fit_odds(proposals(3_000)[0]), proposals(60, seed=2)[0]
-    assert fit_odds(few, pooled).cutoffs.tolist() == pooled.cutoffs.tolist()
-    assert (fit_odds(few).cutoffs > 0).all()
+def test_a_relation_with_few_held_out_facts_has_cutoffs_close_to_those_of_similar_ones() -> None:
+    similar, few = proposals(3_000)[0], proposals(60, seed=2)[0]
+    assert (few.cutoffs() > 0).all()
+    alone = few.select(np.zeros(len(few), bool)).cutoffs(similar)
+    np.testing.assert_allclose(alone, similar.cutoffs(), atol=0.2)
+    low = Proposals(few.evidence - 3, few.facts, few.candidates)
+    assert (low.cutoffs(similar) < alone).all()
+
+
+def test_relations_with_several_answers_are_of_another_kind() -> None:
+    evidence = np.array([[-1.0, -1.0, 0.0, 0.7], [-1.0, -2.0, 0.0, 1.1], [-1.0, -1.0, 0.7, 0.0]])
+    assert Proposals(evidence, np.ones(3), np.zeros(3)).kind == (False, True)
 
 
 def test_if_nothing_is_missing_unlikely_candidates_stay_improbable() -> None:
