@@ -34,7 +34,7 @@ from gaifman.evaluation.tasks import EvaluationData, category_of
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, row_ids, rows_in
 from gaifman.listwise.odds import sample_by_score
-from gaifman.listwise.proposer import Proposer, Shares, without
+from gaifman.listwise.proposer import Proposer, Shares, choose_rows, sample_questions, without
 from gaifman.listwise.scoring import ListwisePredictor
 from gaifman.model import GaifmanModel
 from gaifman.models.calibration import (
@@ -47,7 +47,7 @@ from gaifman.models.calibration import (
 )
 from gaifman.predict import Predictor
 from gaifman.sampling.constraints import hide_nothing
-from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
+from gaifman.sampling.rng import fold_in, make_key
 from gaifman.threads import cached_property, map_threaded
 from gaifman.training import LISTWISE
 
@@ -57,8 +57,8 @@ MIN_SCORED = 0.02
 """Candidates that can have this probability are all scored."""
 MAX_SCORED, OTHERS = 200, 4
 """Candidates of one question: the best, and a sample of the others."""
-QUESTIONS, MIN_QUESTIONS = 3_000, 8
-"""Questions that held-out facts answer, of all relations and positions and of each; and as many others."""
+QUESTIONS, MIN_QUESTIONS = 3_000, 60
+"""Questions that held-out facts answer, of all relations at one position, and at least of each; and as many others."""
 NO_OBJECTS: Ints = np.zeros(0, np.int32)
 FOLDS = 2
 """The rescaled scores are fitted to the other fold."""
@@ -336,16 +336,18 @@ class _RelationTest(NamedTuple):
         asked = self.proposer.questions(position, self.held_out)
         answered = rows_in(asked, without(self.held_out, position))
         held_out, known = (_by_question(tuples, position) for tuples in (self.held_out, self.known))
-        relation = self.proposer.predictor.scorer.relation
-        for rows in (np.flatnonzero(answered), np.flatnonzero(~answered)):
-            keys = fold_in_rows(make_key(self.seed, "measure proposals", relation), asked[rows])
-            chosen = rows[np.argsort(keys, kind="stable")[:count]]
-            for question in asked[chosen]:
-                shares = self.proposer.shares(question, position)
-                shares.log_shares[known.get(question.tobytes(), NO_OBJECTS)] = -np.inf  # true, but not known
-                proposed = self._propose(question, position, shares, len(rows) / len(chosen))
-                missing = held_out.get(question.tobytes(), NO_OBJECTS)
-                yield proposed, self._test_set(missing, position, shares.log_shares, len(rows) / len(chosen))
+        key = make_key(self.seed, "measure proposals", self.proposer.predictor.scorer.relation)
+        own, others = np.flatnonzero(answered), np.flatnonzero(~answered)
+        chosen = choose_rows(own, asked, count, key)
+        more, of_more = sample_questions(asked[others], self.visible, position, count, key)
+        rows = np.concatenate([chosen, others[more]])
+        stand_for = np.concatenate([np.full(len(chosen), len(own) / max(len(chosen), 1)), of_more])
+        for question, weight in zip(asked[rows], stand_for.tolist(), strict=True):
+            shares = self.proposer.shares(question, position)
+            shares.log_shares[known.get(question.tobytes(), NO_OBJECTS)] = -np.inf  # true, but not known
+            missing = held_out.get(question.tobytes(), NO_OBJECTS)
+            proposed = self._propose(question, position, shares, weight)
+            yield proposed, self._test_set(missing, position, shares.log_shares, weight)
 
     def _test_set(self, answers: Ints, position: int, shares: Floats, weight: float) -> SetTest:
         """The held-out answers of a question, beside its answer set."""

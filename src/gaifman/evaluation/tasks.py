@@ -195,6 +195,8 @@ class EvaluationData:
         """
         if not self.test.has_confidences:
             return None, None
+        if not len(tuples):
+            return np.zeros(0), np.zeros(0)
         facts, confidences = self.facts_of(self.test, relation, tuples.shape[1]), self.test.confidences_of(relation)
         ids, wanted = row_ids(facts, tuples)
         order = np.argsort(ids)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.expert import (
     BoundExpert,
     ExpertConfig,
@@ -32,6 +32,7 @@ from gaifman.listwise.expert_weights import choose_mixtures, held_out_losses
 from gaifman.listwise.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
 from gaifman.listwise.mining import NOTHING
 from gaifman.listwise.odds import MIN_SET_FACTS, Odds, OddsTable, Proposals, fit_odds, sample_by_score
+from gaifman.listwise.proposer import choose_rows, sample_questions
 from gaifman.listwise.ranker import (
     ListwiseConfig,
     Ranker,
@@ -51,7 +52,7 @@ from gaifman.ranking.ranks import HeldOutRanking, HeldOutRanks
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples, held_out_facts
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.rng import fold_in_rows, make_key
+from gaifman.sampling.rng import make_key
 from gaifman.training import AUTO, LISTWISE, NETWORK_RADIUS, NETWORK_SIZE, Callback, TrainingConfig
 
 NETWORK_SETS = ("paper", "universal-schema")
@@ -276,7 +277,8 @@ class ListwiseTrainer:
 
     def _hidden_facts(self, trials: RelationScorer, count: int) -> Proposals:
         """Held-out facts; together they stand for all facts of the relation."""
-        rows = self._some(self.examples.held_out_rows, self.examples.answers, count, "propose hidden")
+        key = make_key(self.config.seed, "propose hidden")
+        rows = choose_rows(self.examples.held_out_rows, self.examples.answers, count, key)
         block = self.examples.held_out_block(negatives=0, rows=rows)
         facts = block.targets.astype(np.float64) * (len(self.examples.answers) / max(len(rows), 1))
         return Proposals(trials.evidence(block.answers, block.hidden), facts, np.zeros(len(rows)))
@@ -292,12 +294,14 @@ class ListwiseTrainer:
         else:
             asked = np.unique(np.delete(self.examples.answers, position, axis=1), axis=0).astype(np.int32)
             asked = np.insert(asked, position, 0, axis=1)
-        rows = self._some(np.arange(len(asked)), asked, questions, "propose", position)
+        key = make_key(self.config.seed, "propose", position)
+        rows, of_questions = sample_questions(asked, self.examples.answers, position, questions, key)
         listed = [self._propose(rankers, asked[row], position, pools[position]) for row in rows.tolist()]
         tuples, shares, weights = (np.concatenate(parts) for parts in zip(*listed, strict=True))
+        weights = weights * np.repeat(of_questions, [len(shares) for _, shares, _ in listed])
         key = make_key(self.config.seed, "propose candidates", position)
         chosen, stand_for = sample_by_score(shares + np.log(weights) / LIKELY_EXPONENT, count, key, LIKELY_EXPONENT)
-        masses = weights[chosen] * stand_for * (len(asked) / len(rows) / self.arity)
+        masses = weights[chosen] * stand_for / self.arity
         nothing = HiddenFacts.one_per_tuple(np.full(len(chosen), -1, np.int64))
         return Proposals(rankers.evidence(tuples[chosen], nothing), np.zeros(len(chosen)), masses)
 
@@ -319,10 +323,6 @@ class ListwiseTrainer:
         tuples = np.tile(question, (len(chosen), 1)).astype(np.int32)
         tuples[:, position] = possible[chosen]
         return tuples, own[chosen], np.append(np.ones(len(best)), stand_for)
-
-    def _some(self, rows: Longs, tuples: Ints, count: int, purpose: str, *place: int) -> Longs:
-        keys = fold_in_rows(make_key(self.config.seed, purpose, *place), tuples[rows])
-        return rows[np.argsort(keys, kind="stable")[:count]]
 
 
 def mean_shares(evidence: Floats) -> Floats:
