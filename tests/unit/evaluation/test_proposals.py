@@ -143,3 +143,12 @@ def test_the_plot_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plot_proposals(measured(), tmp_path / "plot.svg")
     assert "facts held out" in (tmp_path / "plot.svg").read_text()
+
+
+def test_uncertain_test_facts_can_lack_a_relation_of_the_model() -> None:
+    visible, test = planted()
+    uncertain = gaifman.KnowledgeBase.from_facts(
+        [gaifman.Fact("lives_in", fact.objects, 0.7) for fact in test.facts("lives_in")]
+    )
+    found = gaifman.measure_proposals(completion(), visible, uncertain)
+    assert (found.candidates.weights * found.candidates.targets).sum() == pytest.approx(0.7 * len(uncertain))
