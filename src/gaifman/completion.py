@@ -30,7 +30,7 @@ from gaifman._serialization import (
     scorer_arrays,
     scorer_from_arrays,
 )
-from gaifman.config import MAX_ARITY, Deadline, check_int, check_threads, checked, checked_methods
+from gaifman.config import MAX_ARITY, Deadline, ProgressCallback, check_int, check_threads, checked, checked_methods
 from gaifman.errors import InputError, KnowledgeBaseError, shorten, similar_names
 from gaifman.explain.explanation import DEFAULT_TOP, Explanation
 from gaifman.features.compiler import compile_features
@@ -71,6 +71,7 @@ from gaifman.listwise.training import (
     train_relation,
 )
 from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query, used_symbols
+from gaifman.missing import DEFAULT_THRESHOLD, MissingFacts, ProposalStore, SearchOptions, find_missing
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
 from gaifman.model_card import training_metadata
 from gaifman.models.base import BaseModel
@@ -176,6 +177,49 @@ class Completion(Model):
         """
         predictor = self.predictor(relation).with_prior(prior).with_constraints(constraints)
         return self._explain(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
+
+    def missing(
+        self,
+        above: float = DEFAULT_THRESHOLD,
+        relations: Sequence[str] | None = None,
+        *,
+        top: int | None = None,
+        per_relation: int | None = None,
+        why: bool = False,
+        covered: bool = False,
+        threads: int | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> MissingFacts:
+        """All facts that are probable and not known, the most probable first.
+
+        Args:
+            above: The smallest probability.
+            relations: The relations to look at; None for all.
+            top: At most so many facts; None for all.
+            per_relation: At most so many facts of each relation; None for all.
+            why: Also find the best reason for each fact: some milliseconds each.
+            covered: Leave out facts about which the model has little to go on.
+            threads: The number of threads; None for all processors. The result does not depend on it.
+            progress: Called with the phase, what is done and the total.
+        """
+        options = SearchOptions(above, top, per_relation, why, covered)
+        return self.find_missing(relations, options, threads=threads, progress=progress)
+
+    def find_missing(
+        self,
+        relations: Sequence[str] | None,
+        options: SearchOptions,
+        *,
+        threads: int | None = None,
+        progress: ProgressCallback | None = None,
+        store: ProposalStore | None = None,
+    ) -> MissingFacts:
+        """Find missing facts as `missing` does; what is proposed of each relation can be stored."""
+        if isinstance(relations, str):
+            raise KnowledgeBaseError(f"relations is a list: write [{relations!r}], not {relations!r}")
+        names = list(self.relations) if relations is None else list(dict.fromkeys(relations))
+        predictors, known = {name: self.predictor(name) for name in names}, self.meta.get("calibration", ())
+        return find_missing(predictors, options, threads=threads, progress=progress, store=store, reliability=known)
 
     def predictor(self, relation: str) -> Predictor:
         """The predictor of a relation for the knowledge base."""

@@ -35,8 +35,6 @@ POOR_RANK = 10
 """A find stands at this rank or below when the most frequent object comes first, whichever of its objects is asked."""
 REASONS = 2
 """Formulas of the explanation."""
-MAX_FACTS = 3
-"""Facts that stand behind a find."""
 SEED = 1
 WIDTH = 100
 """Columns of the output."""
@@ -132,15 +130,8 @@ class Find:
 
     @property
     def reason(self) -> Reason | None:
-        """The formula that raises its probability most, of those whose facts are few and name both objects.
-
-        If there is none, of those whose facts are many.
-        """
-        found = [reason for reason in self.explanation.supporting if self._names_both(reason.facts)]
-        return next((reason for reason in found if len(reason.facts) <= MAX_FACTS), found[0] if found else None)
-
-    def _names_both(self, facts: Sequence[Fact]) -> bool:
-        return set(self.fact.objects) <= {name for fact in facts for name in fact.objects}
+        """The formula that raises its probability most, rather one whose facts are few and name both objects."""
+        return self.explanation.best_reason
 
     def as_dict(self) -> dict[str, Any]:
         """The find as JSON types."""
@@ -414,34 +405,15 @@ def _explanation_lines(find: Find) -> Iterator[str]:
 
 def _facts(reason: Reason, objects: Sequence[str], used: int) -> str:
     """Return the facts of a reason that connect the objects, or all, in one line: as many as fit."""
-    facts = _connection(reason.facts, objects) or reason.facts
+    from gaifman.explain.explanation import linking_facts
+
+    facts = linking_facts(reason.facts, objects) or reason.facts
     texts = [str(fact).removesuffix(".") for fact in facts]
     width = WIDTH - used
     if len(", ".join(texts)) <= width:
         return ", ".join(texts)
     ends = accumulate(len(text) + 2 for text in texts)
     return ", ".join([*(text for text, end in zip(texts, ends, strict=True) if end < width), "…"])
-
-
-def _connection(facts: Sequence[Fact], objects: Sequence[str]) -> list[Fact]:
-    """Return the shortest chain of facts from the first object to the last, each sharing an object with the next.
-
-    Of those with the fewest facts it is the one with the shortest text.
-    """
-    chains, reached = [[fact] for fact in facts if objects[0] in fact.objects], {objects[0]}
-    while chains:
-        complete = [chain for chain in chains if objects[-1] in chain[-1].objects]
-        if complete:
-            return min(complete, key=lambda chain: sum(len(str(fact)) for fact in chain))
-        new = {name for chain in chains for name in chain[-1].objects} - reached
-        reached |= new
-        chains = [
-            [*chain, fact]
-            for chain in chains
-            for fact in facts
-            if new & {*chain[-1].objects} & {*fact.objects} and not {*fact.objects} <= reached
-        ]
-    return []
 
 
 def _fit(text: str, used: int) -> str:

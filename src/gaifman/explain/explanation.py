@@ -42,6 +42,8 @@ from gaifman.queries.witnesses import are_answers
 from gaifman.sampling.constraints import Conflict, lower
 from gaifman.sampling.hiding import HiddenFacts
 
+MAX_REASON_FACTS = 3
+"""Witnesses of a formula that is preferred as the best reason."""
 MAX_PRINTED_FACTS = 4
 """Witnesses that are printed per formula; `as_dict` has all."""
 
@@ -226,6 +228,11 @@ class Explanation:
         return tuple(reason for reason in self.reasons if reason.effect > 0)
 
     @property
+    def best_reason(self) -> Reason | None:
+        """The formula that speaks most for it; see `best_of`."""
+        return best_of(self.supporting, self.objects)
+
+    @property
     def opposing(self) -> tuple[Reason, ...]:
         """Reasons that lower it."""
         return tuple(reason for reason in self.reasons if reason.effect < 0)
@@ -374,6 +381,42 @@ def is_known(explained: ExplainedTuple) -> bool:
         return len(explained.hidden.facts) > 0
     budget = explained.budget.deadline.limit_budget()
     return bool(are_answers(explained.predictor.kb, query, explained.tuples, budget=budget)[0])
+
+
+def best_of(supporting: Sequence[Reason], objects: Sequence[str]) -> Reason | None:
+    """The reason with the largest effect, of those whose facts are few and name all objects.
+
+    If there is none, of those whose facts name all objects; if there is none either, of all with facts.
+    """
+    with_facts = [reason for reason in supporting if reason.facts]
+    linking = [reason for reason in with_facts if set(objects) <= _objects_in(reason.facts)]
+    short = [reason for reason in linking if len(reason.facts) <= MAX_REASON_FACTS]
+    return next(iter([*short, *linking, *with_facts]), None)
+
+
+def linking_facts(facts: Sequence[Fact], objects: Sequence[str]) -> list[Fact]:
+    """The shortest chain of facts from the first object to the last, each sharing an object with the next.
+
+    Of those with the fewest facts it is the one with the shortest text; empty if there is none.
+    """
+    chains, reached = [[fact] for fact in facts if objects[0] in fact.objects], {objects[0]}
+    while chains:
+        complete = [chain for chain in chains if objects[-1] in chain[-1].objects]
+        if complete:
+            return min(complete, key=lambda chain: sum(len(str(fact)) for fact in chain))
+        new = {name for chain in chains for name in chain[-1].objects} - reached
+        reached |= new
+        chains = [
+            [*chain, fact]
+            for chain in chains
+            for fact in facts
+            if new & {*chain[-1].objects} & {*fact.objects} and not {*fact.objects} <= reached
+        ]
+    return []
+
+
+def _objects_in(facts: Sequence[Fact]) -> set[str]:
+    return {name for fact in facts for name in fact.objects}
 
 
 def query_text(query: Query, names: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from heapq import nlargest
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from gaifman.explain.explanation import (
     Explanation,
     OtherFormulas,
     Reason,
+    best_of,
     conflict_reasons,
     draw_diagram,
     estimate_hiding,
@@ -70,6 +72,7 @@ from gaifman.logic.verbalize import describe_feature
 from gaifman.models.calibration import log_odds
 from gaifman.predict import DrawBudget
 from gaifman.queries.witnesses import witness_facts
+from gaifman.sampling.constraints import hide_nothing
 from gaifman.sampling.hiding import HiddenFacts
 
 MAX_FACTS = 100
@@ -78,6 +81,8 @@ MAX_WAYS = 10
 """Ways to make an added formula true whose facts are named."""
 MAX_DRAWN = 24
 """Objects of a diagram."""
+TRIED_REASONS = 10
+"""The formulas with the largest effects, of which one is the best reason."""
 MIN_RISE = 0.05
 """By how much a probability rises without the known answers that are named as decisive."""
 
@@ -152,6 +157,15 @@ def explain_ranking(
         explained.conflicts,
         predictor.uncovered_reasons(tuples, hidden, budget.deadline)[0],
     )
+
+
+def best_reason(predictor: ListwisePredictor, tuples: Ints) -> Reason | None:
+    """The formula that speaks most for one tuple (1, arity) that is not known: much faster than an explanation."""
+    hidden, budget = hide_nothing(1), predictor.budget()
+    explained = _estimate(predictor, tuples, hidden, budget)
+    evidence = collect_evidence(predictor.scorer, predictor.odds, tuples[0].tolist(), hidden.of(0), TRIED_REASONS)
+    order = sorted(_merge(evidence, explained), key=lambda one: -one.effect)[:TRIED_REASONS]
+    return best_of([_reason(explained, one) for one in order if one.effect > 0], explained.names)
 
 
 def _estimate(predictor: ListwisePredictor, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> ExplainedTuple:
@@ -265,27 +279,35 @@ def _diagram(
 # The evidence of a tuple
 
 
-def collect_evidence(scorer: RelationScorer, odds: Odds, objects: Sequence[int], hidden: Longs) -> Iterator[Evidence]:
-    """The evidence of one tuple, position by position."""
+def collect_evidence(
+    scorer: RelationScorer, odds: Odds, objects: Sequence[int], hidden: Longs, most: int | None = None
+) -> Iterator[Evidence]:
+    """The evidence of one tuple, position by position; of walks only so many with the largest effects."""
     hidden = freeze(hidden)
     for position, own in enumerate(scorer.scorers):
         weight = float(odds.weights[position])
         if weight:
-            yield from _walked(own, objects, hidden, weight)
+            yield from _walked(own, objects, hidden, weight, most)
             yield from _added(own, objects, hidden, weight)
             yield from _own(own, objects[position], hidden, weight)
         yield from _known(scorer, float(odds.weights[scorer.arity + position]), objects, hidden, position)
     yield from _similar(scorer, odds, objects, hidden)
 
 
-def _walked(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float) -> Iterator[Evidence]:
-    """The formulas that lead from the other objects to the candidate."""
+def _walked(
+    scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float, most: int | None
+) -> Iterator[Evidence]:
+    """The formulas that lead from the other objects to the candidate; only `most` with the largest effects."""
     ranker, index = scorer.ranker, scorer.index
     arities = {name: info.arity for name, info in index.kb.relations.items()}
     fixed, position = [i for i in range(len(objects)) if i != ranker.position], ranker.position
     draws = [None if members is None else set(members.tolist()) for members in scorer.member_sets(objects, hidden)]
-    for formula, (value, count) in scorer.formula_counts(objects, hidden).items():
-        effect = weight * float(ranker.formula_weights[formula]) * value
+    counts = scorer.formula_counts(objects, hidden)
+    effects = {
+        formula: weight * float(ranker.formula_weights[formula]) * value for formula, (value, _) in counts.items()
+    }
+    for formula in effects if most is None else nlargest(most, effects, key=effects.__getitem__):
+        effect, count = effects[formula], counts[formula][1]
         number, row = _locate(ranker.mined, formula)
         start, mined = fixed[number], ranker.mined[number]
         ends = start, position

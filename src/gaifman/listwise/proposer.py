@@ -10,7 +10,7 @@ at all other positions must stand together in a known fact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,8 @@ from gaifman.sampling.rng import fold_in_rows
 
 TOLERANCE = 1e-9
 """The bound and the probability are not computed in the same order."""
+REPORTED_QUESTIONS = 64
+"""Questions between two reports of progress."""
 MAX_BLOCK = 200_000
 """Tuples whose probabilities are computed together."""
 
@@ -103,13 +105,15 @@ class Proposer(NamedTuple):
         known, most = float(np.log1p(shares.known)), self.most_known[position][objects]
         return self.predictor.odds.bound(shares.log_shares[objects], known, most, position)
 
-    def propose(self, above: float, deadline: Deadline | None = None) -> tuple[Ints, Floats]:
+    def propose(
+        self, above: float, deadline: Deadline | None = None, report: Callable[[int], None] | None = None
+    ) -> tuple[Ints, Floats]:
         """The tuples (n, arity) that are not known with at least this probability, and their probabilities (n,).
 
-        The most probable come first; ties go by object id.
+        The most probable come first; ties go by object id. `report` is called with numbers of answered questions.
         """
         deadline = deadline or no_deadline()
-        parts = [part for position in self.positions() for part in self._likely(position, above, deadline)]
+        parts = [part for position in self.positions() for part in self._likely(position, above, deadline, report)]
         tuples = np.concatenate([self.facts[:0], *parts])
         if self.predictor.arity > 2:
             tuples = np.unique(tuples, axis=0)
@@ -118,11 +122,15 @@ class Proposer(NamedTuple):
         order = kept[np.lexsort((*tuples[kept].T[::-1], -p[kept]))]
         return tuples[order], p[order]
 
-    def _likely(self, position: int, above: float, deadline: Deadline) -> Iterator[Ints]:
+    def _likely(
+        self, position: int, above: float, deadline: Deadline, report: Callable[[int], None] | None
+    ) -> Iterator[Ints]:
         """The candidates of each question that can reach a probability."""
         pool = self.pools[position]
-        for question in self.questions(position):
+        for number, question in enumerate(self.questions(position), start=1):
             deadline.check()
+            if report and number % REPORTED_QUESTIONS == 0:
+                report(REPORTED_QUESTIONS)
             found = self.shares(question, position)
             objects = pool[np.isfinite(found.log_shares[pool])]
             objects = objects[self.bounds(found, objects, position) >= above - TOLERANCE]
