@@ -14,9 +14,10 @@ candidates of one question bounds the probability.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -27,7 +28,9 @@ from gaifman.config import Deadline, ProgressCallback, check_fraction, check_int
 from gaifman.errors import KnowledgeBaseError, escape_unprintable, plural
 from gaifman.explain.explanation import MAX_REASON_FACTS, linking_facts
 from gaifman.explain.ranking import best_reason
+from gaifman.io.files import atomic_write
 from gaifman.io.model_file import Arrays
+from gaifman.io.results import FACT_FORMATS, result_format, write_blocks, write_facts
 from gaifman.kb.knowledge_base import Fact, format_name
 from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.proposer import Proposer
@@ -37,6 +40,10 @@ from gaifman.sampling.constraints import Conflict, hide_nothing
 from gaifman.threads import map_threaded
 
 DEFAULT_THRESHOLD = 0.5
+PROBABILITY_DIGITS = 6
+"""Of facts that are as uncertain as their probabilities."""
+BLOCK_SIZE = 10_000
+"""Facts that are written together."""
 MAX_PRINTED = 20
 """Facts that are printed."""
 
@@ -74,14 +81,21 @@ class MissingFact:
     @property
     def fact(self) -> Fact:
         """The fact, as uncertain as its probability."""
-        return Fact(self.relation, self.objects, self.probability)
+        return Fact(self.relation, self.objects, round(self.probability, PROBABILITY_DIGITS))
+
+    @property
+    def statement(self) -> str:
+        """The fact without its probability: `capital(peru, lima)`."""
+        return str(Fact(self.relation, self.objects)).removesuffix(".")
+
+    @property
+    def note(self) -> str:
+        """The facts behind it, and its conflicts."""
+        because = [_texts(self.reason.facts)] if self.reason and self.reason.facts else []
+        return "; ".join([*because, *(escape_unprintable(conflict.message) for conflict in self.conflicts)])
 
     def __str__(self) -> str:
-        parts = [format_probability(self.probability), str(Fact(self.relation, self.objects)).removesuffix(".")]
-        if self.reason and self.reason.facts:
-            parts.append(f"because {_texts(self.reason.facts)}")
-        parts += [escape_unprintable(conflict.message) for conflict in self.conflicts]
-        return "  ".join(parts)
+        return "  ".join(part for part in (format_probability(self.probability), self.statement, self.note) if part)
 
     def as_dict(self) -> dict[str, Any]:
         """The fact as JSON types."""
@@ -236,7 +250,29 @@ class MissingFacts(TableResult):
 
     def columns(self) -> Columns:
         """Relation and objects as in a table of facts, then probability, rank and conflicts, and the best reason."""
-        return columns_of(list(self), bool(self.reasons))
+        return self._columns(list(self))
+
+    def _columns(self, facts: Sequence[MissingFact]) -> Columns:
+        arities = {self.proposals[relation].tuples.shape[1] for relation, _ in self.order}
+        return columns_of(facts, arities or {2}, bool(self.reasons))
+
+    def blocks(self) -> Iterator[Columns]:
+        """The columns of some facts after the other; at least once."""
+        for start in range(0, max(len(self), 1), BLOCK_SIZE):
+            yield self._columns(self[start : start + BLOCK_SIZE])
+
+    def save(self, path: str | Path) -> None:
+        """Write all to a file: .csv, .tsv, .jsonl, .parquet, .facts or .nt; text also with .gz."""
+        file_format = result_format(path)
+        with atomic_write(Path(path)) as temporary:
+            self.write(temporary, file_format, compressed=str(path).endswith(".gz"))
+
+    def write(self, path: Path, file_format: str, *, compressed: bool = False) -> None:
+        """Write all to a file of a format, whatever its name."""
+        if file_format in FACT_FORMATS:
+            write_facts(path, file_format, (one.fact for one in self), compressed=compressed)
+        else:
+            write_blocks(path, file_format, self.blocks(), compressed=compressed)
 
     def __repr__(self) -> str:
         return f"<MissingFacts: {len(self):,} with a probability of {self.summary.above:g} or more>"
@@ -259,18 +295,17 @@ class MissingFacts(TableResult):
         return {**self.summary.as_dict(), "facts": [one.as_dict() for one in self]}
 
 
-def columns_of(facts: Sequence[MissingFact], why: bool) -> dict[str, list[Any]]:
-    """Facts as columns: those of a table of triples, or of one with more objects."""
-    width = max((len(one.objects) for one in facts), default=2)
-    binary = all(len(one.objects) == 2 for one in facts)
+def columns_of(facts: Sequence[MissingFact], arities: Collection[int], why: bool) -> dict[str, list[Any]]:
+    """Facts as columns: those of a table of triples, or of one with more or fewer objects."""
     found: dict[str, list[Any]] = {}
-    if binary:
+    if set(arities) == {2}:
         found["head"] = [one.objects[0] for one in facts]
-    found["relation"] = [one.relation for one in facts]
-    if binary:
+        found["relation"] = [one.relation for one in facts]
         found["tail"] = [one.objects[1] for one in facts]
-    for i in range(0 if binary else width):
-        found[f"arg{i + 1}"] = [one.objects[i] if i < len(one.objects) else None for one in facts]
+    else:
+        found["relation"] = [one.relation for one in facts]
+        for i in range(max(arities)):
+            found[f"arg{i + 1}"] = [one.objects[i] if i < len(one.objects) else None for one in facts]
     found["probability"] = [one.probability for one in facts]
     found["rank"] = [one.rank for one in facts]
     found["conflicts"] = ["; ".join(conflict.message for conflict in one.conflicts) for one in facts]

@@ -20,6 +20,7 @@ from gaifman.cli.ask import answer, explain, query
 from gaifman.cli.demo import demo
 from gaifman.cli.evaluate import evaluate, reproduce
 from gaifman.cli.kb import convert, features, graph, info, mine, neighbourhood, parse
+from gaifman.cli.predict import predict
 from gaifman.cli.serve import serve
 from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError, OutputError, StoppedError, shorten
@@ -38,6 +39,7 @@ def cli() -> None:
       gaifman demo
       gaifman info demo
       gaifman train demo -o countries.gaifman
+      gaifman predict countries.gaifman demo -o missing.csv
       gaifman answer countries.gaifman demo "capital('france', y)"
       gaifman explain countries.gaifman demo "capital('france', y)" --answer paris
       gaifman evaluate countries.gaifman train.tsv test.tsv
@@ -60,6 +62,7 @@ COMMANDS = (
     query,
     train,
     resume,
+    predict,
     answer,
     explain,
     evaluate,

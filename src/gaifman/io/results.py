@@ -1,0 +1,120 @@
+"""Write the rows of a result as CSV, tab-separated text, JSON lines, Parquet, facts or RDF."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from gaifman._tables import Columns, csv_lines, json_lines
+from gaifman.errors import InputError, OutputError, similar_names
+from gaifman.io.databases import quote_identifier, quote_literal
+from gaifman.io.rdf import RDF_TYPE
+from gaifman.io.writers import open_text
+from gaifman.kb.knowledge_base import Fact
+
+RESULT_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".parquet": "parquet",
+    ".facts": "facts",
+    ".nt": "nt",
+}
+"""End of the file name → format."""
+FACT_FORMATS = ("facts", "nt")
+"""Formats of facts, not of any rows."""
+
+
+def result_format(name: str | Path) -> str:
+    """The format of a file of results, by the end of its name, before `.gz`.
+
+    >>> result_format("missing.csv.gz")
+    'csv'
+    """
+    suffixes = Path(name).suffixes
+    suffix = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else "".join(suffixes[-1:])
+    if suffix.lower() not in RESULT_FORMATS:
+        raise OutputError(
+            f"the name of {name} does not say its format",
+            suggestions=similar_names(suffix, RESULT_FORMATS),
+            hint=f"a name that ends with {', '.join(RESULT_FORMATS)}",
+        )
+    found = RESULT_FORMATS[suffix.lower()]
+    if found == "parquet" and suffixes[-1] == ".gz":
+        raise OutputError(f"{name}: Parquet is compressed already", hint="leave out .gz")
+    return found
+
+
+def write_blocks(path: Path, file_format: str, blocks: Iterable[Columns], *, compressed: bool = False) -> None:
+    """Write rows, given in blocks with the same columns."""
+    if file_format == "parquet":
+        _write_parquet(path, blocks)
+        return
+    with open_text(path, compressed) as file:
+        file.writelines(_lines(file_format, blocks))
+
+
+def _lines(file_format: str, blocks: Iterable[Columns]) -> Iterator[str]:
+    for number, columns in enumerate(blocks):
+        if file_format == "jsonl":
+            yield from json_lines(columns)
+        else:
+            lines = csv_lines(columns, "\t" if file_format == "tsv" else ",")
+            if number:
+                next(lines)  # the header
+            yield from lines
+
+
+def _write_parquet(path: Path, blocks: Iterable[Columns]) -> None:
+    import duckdb
+
+    with duckdb.connect(":memory:") as connection:
+        for number, columns in enumerate(blocks):
+            if not number:
+                kinds = ", ".join(f"{quote_identifier(name)} {_kind(values)}" for name, values in columns.items())
+                connection.execute(f"CREATE TABLE out ({kinds})")
+            if any(len(values) for values in columns.values()):
+                connection.register("part", {name: np.array(values, object) for name, values in columns.items()})
+                connection.execute("INSERT INTO out SELECT * FROM part")
+                connection.unregister("part")
+        connection.execute(f"COPY out TO {quote_literal(str(path))} (FORMAT parquet)")
+
+
+def _kind(values: Iterable[Any]) -> str:
+    """The SQL type of a column by its first value."""
+    first = next((value for value in values if value is not None), "")
+    return {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE"}.get(type(first), "VARCHAR")
+
+
+def write_facts(path: Path, file_format: str, facts: Iterable[Fact], *, compressed: bool = False) -> None:
+    """Write facts with their probabilities: `0.93::capital(peru, lima).`, or as triples with a comment."""
+    lines = (f"{fact}\n" for fact in facts) if file_format == "facts" else chain.from_iterable(map(_triple, facts))
+    with open_text(path, compressed) as file:
+        file.writelines(lines)
+
+
+def _triple(fact: Fact) -> Iterator[str]:
+    """A fact as a line of N-Triples; its probability is a comment. One of one position is a type."""
+    if len(fact.objects) == 1:
+        yield f"{_node(fact.objects[0])} <{RDF_TYPE}> {_node(fact.relation)} . # {fact.confidence:.6g}\n"
+        return
+    if len(fact.objects) != 2:
+        raise InputError(
+            f"{fact} has {len(fact.objects)} objects, and a triple two",
+            hint="write .csv, .jsonl, .parquet or .facts, or only relations of two positions: --relation NAME",
+        )
+    head, tail = map(_node, fact.objects)
+    yield f"{head} {_node(fact.relation)} {tail} . # {fact.confidence:.6g}\n"
+
+
+def _node(name: str) -> str:
+    """A name as an IRI: itself if it is one, else a URN of its text; a blank node stays one."""
+    if name.startswith("_:"):
+        return name
+    is_iri = ":" in name and name.split(":", 1)[0].replace("+", "").isalnum() and not set(name) & set('<>"{}|^`\\ ')
+    return f"<{name}>" if is_iri else f"<urn:gaifman:{quote(name, safe='')}>"
