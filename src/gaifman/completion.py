@@ -215,8 +215,6 @@ class Completion(Model):
         store: ProposalStore | None = None,
     ) -> MissingFacts:
         """Find missing facts as `missing` does; what is proposed of each relation can be stored."""
-        if isinstance(relations, str):
-            raise KnowledgeBaseError(f"relations is a list: write [{relations!r}], not {relations!r}")
         names = list(self.relations) if relations is None else list(dict.fromkeys(relations))
         predictors, known = {name: self.predictor(name) for name in names}, self.meta.get("calibration", ())
         return find_missing(predictors, options, threads=threads, progress=progress, store=store, reliability=known)

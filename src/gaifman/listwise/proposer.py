@@ -127,10 +127,11 @@ class Proposer(NamedTuple):
     ) -> Iterator[Ints]:
         """The candidates of each question that can reach a probability."""
         pool = self.pools[position]
-        for number, question in enumerate(self.questions(position), start=1):
+        asked = self.questions(position)
+        for number, question in enumerate(asked, start=1):
             deadline.check()
-            if report and number % REPORTED_QUESTIONS == 0:
-                report(REPORTED_QUESTIONS)
+            if report and (number % REPORTED_QUESTIONS == 0 or number == len(asked)):
+                report((number - 1) % REPORTED_QUESTIONS + 1)
             found = self.shares(question, position)
             objects = pool[np.isfinite(found.log_shares[pool])]
             objects = objects[self.bounds(found, objects, position) >= above - TOLERANCE]

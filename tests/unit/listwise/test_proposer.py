@@ -59,7 +59,8 @@ def test_three_positions_are_proposed_from_known_pairs(incomplete: KnowledgeBase
     assert isinstance(predictor, ListwisePredictor)
     proposer = Proposer.of(predictor)
     tuples, p = proposer.propose(0.05)
-    assert len(tuples) and len(np.unique(tuples, axis=0)) == len(tuples)
+    assert len(tuples)
+    assert len(np.unique(tuples, axis=0)) == len(tuples)
     assert not rows_in(tuples, proposer.facts).any()
     again = predictor.estimate(tuples, hide_nothing(len(tuples)), predictor.budget()).values
     assert again.tolist() == p.tolist()
@@ -77,6 +78,8 @@ def test_questions_about_seen_objects_are_half_of_the_sample() -> None:
     assert stand_for.sum() == pytest.approx(1_000)
     assert stand_for[rows < 20].tolist() == [1.0] * 20
     few, weights = sample_questions(asked, facts, 1, 10, make_key(0, "test"))
-    assert (few < 20).sum() == 5 and weights.sum() == pytest.approx(1_000)
+    assert (few < 20).sum() == 5
+    assert weights.sum() == pytest.approx(1_000)
     everything, weights = sample_questions(asked[:15], facts, 1, 100, make_key(0, "test"))
-    assert sorted(everything.tolist()) == [*range(15)] and set(weights.tolist()) == {1.0}
+    assert sorted(everything.tolist()) == [*range(15)]
+    assert set(weights.tolist()) == {1.0}
