@@ -105,7 +105,7 @@ class Decomposition:
     averaging: float | None = None
     """Of a network: the log-odds of the mean probability minus the mean of the log-odds over draws."""
     calibration: float | None = None
-    """Of a network: the shift by calibration, mainly for the ratio of negatives to positives in training."""
+    """What calibration changes: for a network, mainly for the ratio of negatives to positives in training."""
     competition: float | None = None
     """Of ranked lists: the other candidates. The better they are, the lower it is."""
 

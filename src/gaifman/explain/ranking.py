@@ -150,7 +150,7 @@ def explain_ranking(
         len(hidden.facts) > 0,
         explained.estimate,
         reasons,
-        _decompose(explained, predictor.odds.base, formulas, others),
+        _decompose(explained, predictor.odds, formulas, others),
         counterfactual,
         _diagram(predictor.scorer.index, explained, reasons, counterfactual),
         len(hidden.facts) > 0,
@@ -255,12 +255,14 @@ def _variables(explained: ExplainedTuple) -> list[str]:
 
 
 def _decompose(
-    explained: ExplainedTuple, base: float, formulas: Sequence[_Merged], others: Sequence[_Merged]
+    explained: ExplainedTuple, odds: Odds, formulas: Sequence[_Merged], others: Sequence[_Merged]
 ) -> Decomposition:
     """The parts that add up with the effects of the reasons to the log-odds of the estimate."""
     rest = OtherFormulas(len(others), sum(one.effect for one in others))
     total = float(log_odds(explained.model_estimate.value))
-    return Decomposition(base, rest, competition=total - base - sum(one.effect for one in formulas))
+    linear, base = odds.unbent(total), odds.base
+    competition = linear - base - sum(one.effect for one in formulas)
+    return Decomposition(base, rest, calibration=total - linear, competition=competition)
 
 
 def _diagram(

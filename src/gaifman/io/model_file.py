@@ -37,7 +37,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 Meta = dict[str, Any]
 
 FORMAT = "gaifman model"
-VERSION = 6
+VERSION = 7
 """Raise it when the format changes, or the names of arrays or metadata."""
 MAX_HEADER_BYTES = 32_000_000
 """Maximum size of the header: 600,000 features. Python's objects take up to twenty times as much."""

@@ -658,5 +658,5 @@ class ListwiseFirstPass:
         return found
 
     def probabilities(self, scores: Floats) -> Floats:
-        """The probabilities of log-odds."""
-        return 1 / (1 + exp(-np.clip(scores, -30, 30)))
+        """The probabilities of linear log-odds."""
+        return 1 / (1 + exp(-self.predictor.odds.bent(scores)))

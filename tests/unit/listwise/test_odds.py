@@ -7,7 +7,7 @@ import pytest
 
 from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.kb.tables import Floats
-from gaifman.listwise.odds import MISSING_SHARES, Odds, OddsTable, Proposals, fit_odds, sample_by_score
+from gaifman.listwise.odds import MISSING_SHARES, STRAIGHT, Odds, OddsTable, Proposals, fit_odds, sample_by_score
 
 TRUE = Odds(1.0, np.array([0.8, 0.3, -2.0, 0.0]))
 MISSING = 0.1
@@ -84,7 +84,7 @@ def test_the_more_is_missing_the_more_probable_is_a_candidate() -> None:
 
 
 def test_a_prior_shifts_the_odds() -> None:
-    table = OddsTable(np.zeros((5, 5)), np.full(5, 0.1), np.zeros(2))
+    table = OddsTable(np.zeros((5, 5)), np.tile(STRAIGHT, (5, 1)), np.full(5, 0.1), np.zeros(2))
     assert table.at(0.1, 0.5).probabilities(np.zeros((1, 4)))[0] == pytest.approx(0.9)
     with pytest.raises(KnowledgeBaseError, match="prior"):
         table.at(0.1, 0.0)
@@ -109,6 +109,8 @@ def test_arrays_give_the_odds_back_and_wrong_ones_are_refused() -> None:
     assert (again.priors.tolist(), again.cutoffs.tolist()) == (table.priors.tolist(), table.cutoffs.tolist())
     with pytest.raises(InputError, match="shape"):
         OddsTable.from_arrays(table.arrays(), 3)
+    with pytest.raises(InputError, match="slopes"):
+        OddsTable.from_arrays(table.arrays() | {"bends": table.bends * 0}, 2)
     with pytest.raises(InputError, match="below 1"):
         OddsTable.from_arrays(table.arrays() | {"odds": table.arrays()["odds"] * 0}, 2)
 
@@ -168,3 +170,35 @@ def test_weights_stay_within_bounds_if_more_is_missing_than_there_are_likely_can
     for vector in fit_odds(unlikely).vectors:
         assert vector[0] <= 4
         assert (np.abs(vector[1:]) <= 6).all()
+
+
+def test_a_bend_rises_and_can_be_undone() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        odds = Odds(0.0, np.ones(2), np.append(rng.normal(), rng.uniform(0.1, 3, 6)))
+        linear = np.sort(rng.uniform(-9, 9, 50))
+        bent = odds.bent(linear)
+        assert (np.diff(bent) >= 0).all()
+        inside = np.abs(bent) < 29
+        undone = [odds.unbent(value) for value in bent[inside].tolist()]
+        np.testing.assert_allclose(undone, linear[inside], atol=1e-9)
+    straight = Odds(0.0, np.ones(2), STRAIGHT)
+    np.testing.assert_allclose(straight.bent(linear), linear)
+
+
+def test_odds_bend_where_a_line_does_not_fit() -> None:
+    """A symmetric relation: what is known the other way round is nearly always true, all else hardly ever."""
+    rng = np.random.default_rng(0)
+    shares = np.append(np.full(300, -0.05), -rng.uniform(2, 8, 40_000))
+    true = rng.random(len(shares)) < np.append(np.full(300, 0.97), np.full(40_000, 0.002))
+    evidence = np.column_stack([shares, shares, np.zeros((len(shares), 2))])
+    facts = np.append(np.zeros(len(shares)), np.full(true.sum(), (1 - MISSING) / MISSING))
+    sample = Proposals(
+        np.concatenate([evidence, evidence[true]]), facts, np.append(np.ones(len(shares)), 0 * facts[len(shares) :])
+    )
+    odds = fit_odds(sample).at(MISSING)
+    p = odds.probabilities(evidence)
+    assert p[:300].mean() == pytest.approx(0.97, abs=0.03)
+    assert p[300:].sum() == pytest.approx(true[300:].sum(), rel=0.3)
+    straight = Odds(odds.base, odds.weights).probabilities(evidence)
+    assert abs(straight[:300].mean() - 0.97) > abs(p[:300].mean() - 0.97)
