@@ -349,14 +349,6 @@ class MinedFormulas:
         """The number of the first comparison."""
         return self.first_constant + len(self.constants)
 
-    @property
-    def are_links(self) -> Bools:
-        """Shape (formulas,): whether a formula is one fact with the fixed object and the candidate."""
-        found = np.zeros(len(self), bool)
-        found[: len(self.paths)] = (self.paths[:, 1:] < 0).all(axis=1)
-        found[len(self.paths) : self.first_constant] = True
-        return found
-
     def without_constants(self) -> tuple[Self, Bools]:
         """The other formulas, and which ones these are: (formulas,), bool."""
         numbers = np.arange(len(self))
