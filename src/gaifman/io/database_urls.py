@@ -74,6 +74,18 @@ def hide_password(url: str) -> str:
     return f"{url[: match.start(2)]}{user.partition(':')[0]}{at}{host}{slash}{path}{rest}"
 
 
+def url_to_record(url: str) -> str:
+    """Return a URL to store: without its password, and with the full path of an SQLite file.
+
+    >>> url_to_record("sqlite:////data/family.db"), url_to_record("postgres://ann:secret@localhost/family")
+    ('sqlite:////data/family.db', 'postgres://ann@localhost/family')
+    """
+    hidden = hide_password(url)
+    if SCHEMES.get(_URL.fullmatch(url)[1].lower()) != "sqlite":  # type: ignore[index]
+        return hidden
+    return f"sqlite:///{quote(str(_sqlite_path(url).absolute()))}"
+
+
 def _split_authority(place: str) -> tuple[str, str, str]:
     """Return what stands before the path, the slash, and the path; a password may hold a slash by mistake."""
     at = place.rindex("@")
