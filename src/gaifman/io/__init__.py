@@ -126,7 +126,8 @@ class _Reader:
         name = describe(source)
         if is_connection(source):
             self._check_no_format(name, file_format)
-            read_connection(source, name, self.table, self.limits, self.builder, self.progress)
+            kind = read_connection(source, name, self.table, self.limits, self.builder, self.progress)
+            self.builder.add_note(1, f"databases read as {kind}", name, f"database read as {kind}")
             return
         if self.table is not None:
             raise InputError(f"{name} is not a database and has no table {self.table}")
@@ -141,7 +142,9 @@ class _Reader:
         reader.read(source, name)
 
     def _read_graph(self, graph: Any, name: str) -> None:
-        if is_networkx(graph):
+        library = "networkx" if is_networkx(graph) else "rdflib"
+        self.builder.add_note(1, f"graphs read as {library}", name, f"graph read as {library}")
+        if library == "networkx":
             read_networkx(graph, name, self.builder)
             return
         scratch = ScratchFolder()

@@ -141,7 +141,8 @@ def _read_by_columns(
 ) -> None:
     """Read a table by the names and kinds of its columns, without the key that only numbers its rows."""
     if surrogate_key:
-        builder.add_note(1, "columns that number the rows skipped", f"{table.source}, column {surrogate_key}")
+        text, singular = "columns that number the rows skipped", "column that numbers the rows skipped"
+        builder.add_note(1, text, f"{table.source}, column {surrogate_key}", singular)
         table = copy(table)
         table.columns = {name: kind for name, kind in table.columns.items() if name != surrogate_key}
     for plan in plan_passes(table):
@@ -245,7 +246,7 @@ def translate_duckdb_errors(source: InputFile | str) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        first = str(error).split("\n", 1)[0].replace(path, name)
+        first = str(error).split("\n", 1)[0].removeprefix("Invalid Input Error: ").replace(path, name)
         busy = any(words in first for words in ("different configuration", "Conflicting lock", "already attached"))
         hint = "close the other connection to the file" if busy else ""
         raise InputError(f"{name} cannot be read: {first}", hint=hint) from None

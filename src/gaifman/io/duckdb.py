@@ -172,14 +172,18 @@ def read_connection(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None = None,
-) -> None:
-    """Read tables of a connection that the user opened; `source` is its name for messages."""
+) -> str:
+    """Read tables of a connection that the user opened, and return the kind of the database.
+
+    `source` is its name for messages.
+    """
     if hasattr(connection, "row_factory"):
         with translate_sqlite_errors(source), _plain_rows(connection):
             read_sqlite_tables(source, connection, table, limits, builder, progress)
-    else:
-        with translate_duckdb_errors(source):
-            _read_database(source, connection.cursor(), table, limits, builder, progress)
+        return "sqlite"
+    with translate_duckdb_errors(source):
+        _read_database(source, connection.cursor(), table, limits, builder, progress)
+    return "duckdb"
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from gaifman.io.databases import (
     count_skipped_rows,
     plan_passes,
     quote_identifier,
+    quote_literal,
     read_tables,
     translate_duckdb_errors,
 )
@@ -482,19 +483,20 @@ def _arrow_table(stream: Any, source: str, name: str, builder: KnowledgeBaseBuil
             )
         if not used:
             raise InputError(f"{source} has no columns with values")
-        bytes_columns = {column for column in used if kinds[column] == "BLOB"}
-        parts = ", ".join(
-            f"decode({quote_identifier(column)}) AS {quote_identifier(column)}"
-            if column in bytes_columns
-            else quote_identifier(column)
-            for column in used
-        )
+        parts = ", ".join(_decoded(column) if kinds[column] == "BLOB" else quote_identifier(column) for column in used)
         connection.execute(f"CREATE VIEW rows AS SELECT {parts} FROM stream")
         table = DuckDBTable(connection, source, "rows", name, own_cursor=False)
         if not _are_unnamed(used) and len(plan_passes(table)) > 1:
             connection.execute("CREATE TABLE stored AS FROM rows")
             table = DuckDBTable(connection, source, "stored", name, own_cursor=False)
         yield table
+
+
+def _decoded(column: str) -> str:
+    """Return SQL for a column of bytes as text."""
+    name, message = quote_identifier(column), f"the column {shorten(column)} holds bytes that are not UTF-8"
+    wrong = f"{name} IS NOT NULL AND try(decode({name})) IS NULL"
+    return f"CASE WHEN {wrong} THEN error({quote_literal(message)}) ELSE decode({name}) END AS {name}"
 
 
 # What an object is
