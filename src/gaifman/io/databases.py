@@ -3,6 +3,7 @@
 # ruff: noqa: S608 - names from a database are quoted, and values are never put into SQL text
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections import Counter, defaultdict
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -216,6 +218,10 @@ def _rows(source: str, plan: TablePass, batch: Sequence[Sequence[Cell]], first: 
     In a table with a relation column, NULLs at the end of a row mean that the relation has fewer arguments. Rows with
     another NULL are skipped. A NULL confidence means 1. NaN is as NULL.
     """
+    if columns := _complete_columns(plan, batch):
+        flat = list(chain.from_iterable(zip(*columns, strict=True)))
+        numbers = np.arange(first, first + len(batch))
+        return RowBatch(source, flat, np.full(len(batch), len(columns), np.int64), numbers, "\t")
     number = plan.layout.number_column
     fields: list[str] = []
     widths, lines = [], []
@@ -235,6 +241,23 @@ def _rows(source: str, plan: TablePass, batch: Sequence[Sequence[Cell]], first: 
         widths.append(len(cells))
         lines.append(line)
     return RowBatch(source, fields, np.array(widths, np.int64), np.array(lines, np.int64), "\t")
+
+
+def _complete_columns(plan: TablePass, batch: Sequence[Sequence[Cell]]) -> list[Sequence[str]]:
+    """Return the columns of a batch as text, with the constant; none if a cell is NULL or NaN."""
+    columns: list[Sequence[str]] = []
+    for cells in zip(*batch, strict=True):
+        kinds = set(map(type, cells))
+        if kinds == {str}:
+            columns.append(cells)
+        elif kinds <= {float, int} and not any(map(math.isnan, cells)):
+            columns.append(list(map(repr, cells)))
+        else:
+            return []
+    if plan.constant and columns:
+        index, value = plan.constant
+        columns.insert(index, [value] * len(batch))
+    return columns
 
 
 @contextmanager
