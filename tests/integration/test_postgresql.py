@@ -147,6 +147,37 @@ def test_a_password_appears_nowhere(postgres: Server, tmp_path: Path, monkeypatc
         assert "p@ss" not in text
 
 
+def test_a_run_records_no_password_and_is_resumed_with_one_of_the_environment(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postgres.create_database(
+        "stopped",
+        "CREATE TABLE likes (a TEXT, b TEXT)",
+        "INSERT INTO likes SELECT 'p' || i, 'q' || i % 5 FROM generate_series(1, 40) i",
+        f"GRANT SELECT ON likes TO {READER}",
+    )
+    monkeypatch.chdir(tmp_path)
+    coded = quote(PASSWORD, safe="")
+    url = f"postgresql://{READER}:{coded}@127.0.0.1:{postgres.port}/stopped"
+    with monkeypatch.context() as patched:
+        patched.setattr("gaifman.jobs.train.run_training", interrupt)
+        words = ("train", url, "-o", "m.gaifman", f"--with={url}", "--base", "mlp", "--option", "epochs=1")
+        stopped = run(*words, "--min-examples", "5")
+    assert stopped.returncode == 130
+    for text in (stopped.stderr, *(path.read_text() for path in (tmp_path / "m.gaifman.run").iterdir())):
+        assert coded not in text
+        assert "p@ss" not in text
+    without = run("resume", "m.gaifman")
+    assert without.returncode == 1
+    assert "set PGPASSWORD" in without.stderr
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    assert run("resume", "m.gaifman").returncode == 0
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_password_of_the_environment(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     postgres.create_database(
         "quiet",

@@ -67,6 +67,26 @@ def test_commands_take_a_url(tmp_path: Path) -> None:
     assert "did you mean: x.db" in done.stderr
 
 
+def test_a_run_with_a_relative_url_is_resumed_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    rows = ", ".join(f"('a{i}', 'b{i % 4}')" for i in range(30))
+    make_sqlite(tmp_path / "x.db", "CREATE TABLE likes (a TEXT, b TEXT)", f"INSERT INTO likes VALUES {rows}")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("gaifman.jobs.train.run_training", interrupt)
+        words = ("train", "sqlite:///x.db", "-o", "m", "--base", "mlp", "--option", "epochs=1", "--min-examples", "5")
+        assert run(*words).returncode == 130
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    done = run("resume", "../m")
+    assert done.returncode == 0, done.stderr
+    assert f"gaifman answer ../m sqlite:///{tmp_path}/x.db" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [
