@@ -8,6 +8,7 @@ write(kb, "family.duckdb")                     atomic: an error leaves the old f
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -32,6 +33,8 @@ from gaifman.io.files import (
     open_input,
     read_blocks,
 )
+from gaifman.io.mapped_tables import TableMapper
+from gaifman.io.mapping import TableMapping, make_mapping
 from gaifman.io.rdf import IriStyle, NodeNamer, read_rdf
 from gaifman.io.tabular import read_table
 from gaifman.io.writers import fact_lines, find_losses, open_text, table_lines
@@ -50,6 +53,11 @@ def read(
     table: str | None = None,
     iris: IriStyle = "full",
     header: bool | None = None,
+    map: str | Sequence[str] = (),  # noqa: A002
+    id: str | None = None,  # noqa: A002
+    wide: bool = False,
+    separator: str | None = None,
+    skip: str | Sequence[str] = (),
     progress: ProgressCallback | None = None,
 ) -> KnowledgeBase:
     """Read one or more files into one knowledge base; `-` is standard input.
@@ -67,12 +75,21 @@ def read(
         raise InputError(f"iris must be one of {', '.join(get_args(IriStyle))}, got {iris!r}")
     if sum(str(source) == STDIN for source in sources) > 1:
         raise InputError("standard input can be read only once")
-    reader = _Reader(limits, table, iris, header, progress, KnowledgeBaseBuilder(limits.facts))
+    mapper = _make_mapper(make_mapping(map, id, wide, separator, skip), format)
+    reader = _Reader(limits, table, iris, header, mapper, progress, KnowledgeBaseBuilder(limits.facts))
     for name in sources:
         with open_input(name, limits) as source:
             detected = reader.read_file(source, format or detect_format(source))
             reader.builder.add_note(1, f"files read as {detected}", source.name, f"file read as {detected}")
     return reader.finish()
+
+
+def _make_mapper(mapping: TableMapping, file_format: str | None) -> TableMapper | None:
+    if mapping and file_format in TABLE_FORMATS:
+        raise InputError(
+            f"the format {file_format} and a mapping both say what the columns are", hint="leave out one of them"
+        )
+    return TableMapper(mapping) if mapping else None
 
 
 @dataclass
@@ -83,6 +100,8 @@ class _Reader:
     table: str | None
     iris: IriStyle
     header: bool | None
+    mapper: TableMapper | None
+    """Reads tables by a mapping; None without one."""
     progress: ProgressCallback | None
     builder: KnowledgeBaseBuilder
     files: int = 0
@@ -119,11 +138,13 @@ class _Reader:
                 read_rdf(blocks, source.name, file_format, self.namer, self.builder)
             case _:
                 layout = file_format if file_format in TABLE_FORMATS else None
-                return read_table(blocks, file_suffix(source.name), layout, self.builder, self.header)
+                return read_table(blocks, file_suffix(source.name), layout, self.builder, self.header, self.mapper)
         return file_format
 
     def finish(self) -> KnowledgeBase:
         """Return the knowledge base, with a note if a file of gaifman was changed by another program."""
+        if self.mapper:
+            self.mapper.check_used()
         kb = self.builder.build()
         if self.files == 1 and self.fingerprint not in (None, kb.fingerprint):
             note = Note(1, "fingerprint mismatch: the file has changed since it was written", str(self.fingerprint))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
@@ -19,15 +19,14 @@ import numpy.typing as npt
 
 from gaifman.config import MAX_ARITY
 from gaifman.errors import InputError, Location, shorten
-from gaifman.io.files import BATCH_SIZE, BLOCK_SIZE, TextBlock
+from gaifman.io.cells import is_number, parse_numbers
+from gaifman.io.files import BATCH_SIZE, BLOCK_SIZE, TextBlock, file_stem
+from gaifman.io.mapped_tables import TableColumns, TableMapper
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder
-from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.kb.tables import Ints, Longs
 from gaifman.threads import cached_property
 
 # Layouts, detected by the header or the first rows
-
-DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-"""A decimal number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +256,6 @@ def _looks_like_confidence(numbers: Sequence[float]) -> bool:
     return 2 * good >= len(numbers) or not any(number < 0 or number > 100 for number in numbers)
 
 
-def is_number(text: str) -> bool:
-    """Return whether the text is a decimal number, infinite or NaN."""
-    text = text.strip()
-    return DECIMAL.fullmatch(text) is not None or text.lower().lstrip("+-") in ("nan", "inf", "infinity")
-
-
 def layout_for_format(file_format: str, rows: Sequence[Sequence[str]], header: bool | None = None) -> TableLayout:
     """Return the layout of a format; a header may name the columns."""
     named = find_header(rows, header)
@@ -289,16 +282,19 @@ def read_table(
     file_format: str | None,
     builder: KnowledgeBaseBuilder,
     header: bool | None = None,
+    mapper: TableMapper | None = None,
 ) -> str:
     """Read a table into the builder and return its format; `header` is that of `gaifman.read`."""
-    first = next(blocks, None)
+    first = next((block for block in blocks if block.data.strip()), None)
     if first is None:
         return file_format or "triples"
-    rows = _rows(chain([first], blocks), detect_delimiter(first.data, suffix))
-    part = next((part for part in rows if len(part)), None)
-    if part is None:
-        return file_format or "triples"
-    layout = layout_for_format(file_format, _sample(part), header) if file_format else _detect_layout(part, header)
+    delimiter = detect_delimiter(first.data, suffix)
+    named = _mapped_columns(first, delimiter, header, mapper) if mapper else None
+    if mapper and named:
+        return _read_mapped(read_csv_rows(chain([first], blocks), delimiter), named, mapper, builder)
+    rows = _rows(chain([first], blocks), delimiter)
+    part = next(part for part in rows if len(part))
+    layout = _find_layout(part, file_format, header, mapper)
     if layout.header:
         example = f"{first.source}: {', '.join(map(shorten, part.row(0)))}"
         builder.add_note(1, "first lines read as headers", example, "first line read as a header")
@@ -306,6 +302,80 @@ def read_table(
     for part in rows:
         add_rows(part, layout, builder)
     return layout.format
+
+
+def _find_layout(
+    rows: RowBatch, file_format: str | None, header: bool | None, mapper: TableMapper | None
+) -> TableLayout:
+    if file_format:
+        return layout_for_format(file_format, _sample(rows), header)
+    try:
+        return _detect_layout(rows, header)
+    except InputError:
+        columns = TableColumns(rows.source, file_stem(rows.source), tuple(word.strip() for word in rows.row(0)))
+        error = mapper.missing_in(columns) if mapper else None
+        if error:
+            raise error from None  # a mistake in the mapping, not in the table
+        raise
+
+
+# Tables that are read by a mapping
+
+
+def _mapped_columns(first: TextBlock, delimiter: str, header: bool | None, mapper: TableMapper) -> TableColumns | None:
+    """Return the columns of a table; None if the mapping does not concern it. Without a header they are 1, 2, 3 …"""
+    part = next(part for part in read_csv_rows(iter([_first_lines(first)]), delimiter) if len(part))
+    words = tuple(word.strip() for word in part.row(0))
+    named = TableColumns(part.source, file_stem(part.source), words, locate=lambda column: part.location(0, column))
+    if header is None:
+        header = mapper.names_columns(named) or (mapper.mapping.wide and mapper.mapping.id is None)
+    numbered = replace(named, names=tuple(str(column + 1) for column in range(len(words))), locate=None)
+    columns = named if header else numbered
+    return columns if mapper.concerns(columns) else None
+
+
+def _first_lines(block: TextBlock) -> TextBlock:
+    """Return the start of a block up to its first row; a quoted name in it may contain newlines."""
+    at = len(block.data) - len(block.data.lstrip(b"\r\n"))
+    end = block.data.find(b"\n", at) + 1
+    while block.data.count(b'"', 0, end) % 2 and 0 < end < len(block.data):
+        end = block.data.find(b"\n", end) + 1
+    return replace(block, data=block.data[:end])
+
+
+def _read_mapped(
+    rows: Iterator[RowBatch], columns: TableColumns, mapper: TableMapper, builder: KnowledgeBaseBuilder
+) -> str:
+    part = next(part for part in rows if len(part))
+    if columns.locate:
+        part = part.tail(1)
+    _check_cells(part, columns)
+    plan = mapper.plan(columns, part)
+    assert plan is not None
+    plan.note_unread(builder)
+    plan.add(part, builder)
+    for part in rows:
+        _check_cells(part, columns)
+        plan.add(part, builder)
+    return plan.reading
+
+
+def _check_cells(rows: RowBatch, columns: TableColumns) -> None:
+    """Refuse a row that does not have a cell for each column."""
+    wrong = rows.widths != len(columns.names)
+    if not wrong.any():
+        return
+    row = int(np.argmax(wrong))
+    width, expected = int(rows.widths[row]), len(columns.names)
+    shown = ", ".join(shorten(name) for name in columns.names[:8]) + ("" if expected <= 8 else " …")
+    raise InputError(
+        f"expected {expected} columns ({shown}), got {width}",
+        location=rows.location(row, expected if width > expected else width - 1),
+        hint=f'a cell that contains {_DELIMITERS[rows.delimiter]} is written in "quotation marks"',
+    )
+
+
+_DELIMITERS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 
 
 def detect_table_layout(data: bytes, suffix: str) -> tuple[str, TableLayout] | None:
@@ -331,8 +401,8 @@ def _detect_layout(rows: RowBatch, header: bool | None = None) -> TableLayout:
     raise InputError(layout.message, location=rows.location(0, layout.column), hint=layout.hint)
 
 
-def _rows(blocks: Iterable[TextBlock], delimiter: str) -> Iterator[RowBatch]:
-    if delimiter == "\t":
+def _rows(blocks: Iterable[TextBlock], delimiter: str, quoted: bool = False) -> Iterator[RowBatch]:
+    if delimiter == "\t" and not quoted:
         return (split_rows(block, delimiter) for block in blocks)
     return read_csv_rows(iter(blocks), delimiter)
 
@@ -412,6 +482,10 @@ class RowBatch:
         return RowBatch(
             self.source, self.fields[start:], self.widths[first:], self.lines[first:], self.delimiter, self.raw[first:]
         )
+
+    def column(self, number: int) -> list[str]:
+        """Return the fields of a column of a table whose rows are equally long."""
+        return self.fields_at(self.starts + number)
 
     def fields_at(self, indices: Longs) -> list[str]:
         """Return the fields at some indices."""
@@ -674,17 +748,3 @@ def _check_widths(rows: RowBatch, layout: TableLayout) -> None:
 def _min_columns(layout: TableLayout) -> int:
     """Return the number of columns of a fact with one object."""
     return 2 + (layout.number_column is not None)
-
-
-def parse_numbers(texts: Sequence[str], locate: Callable[[int], Location]) -> Floats:
-    """Return the texts as numbers, shape (texts,)."""
-    try:
-        numbers = np.fromiter(map(float, texts), np.float64, len(texts))
-        if np.isfinite(numbers).all() and not any("_" in text for text in texts):
-            return numbers
-    except ValueError:
-        pass
-    for row, text in enumerate(texts):
-        if not DECIMAL.fullmatch(text.strip()) or not np.isfinite(float(text)):
-            raise InputError(f"not a finite number: {shorten(repr(text))}", location=locate(row))
-    return numbers
