@@ -46,7 +46,7 @@ __all__ = ["READ_FORMATS", "SUFFIXES", "TABLE_FORMATS", "WRITE_FORMATS", "demo",
 
 
 @checked
-def read(
+def read(  # noqa: PLR0913 - each says something else of the data
     *sources: str | Path,
     format: str | None = None,  # noqa: A002
     limits: Limits = DEFAULT_LIMITS,
@@ -120,11 +120,13 @@ class _Reader:
             raise InputError(f"{source.name} is not a database and has no table {self.table}")
         match file_format:
             case "parquet":
-                read_parquet(source, self.limits, self.builder, self.progress)
+                read_parquet(source, self.limits, self.builder, self.progress, self.mapper)
             case "duckdb":
-                self.fingerprint = read_duckdb(source, self.table, self.limits, self.builder, self.progress)
+                self.fingerprint = read_duckdb(
+                    source, self.table, self.limits, self.builder, self.progress, self.mapper
+                )
             case "sqlite":
-                read_sqlite(source, self.table, self.limits, self.builder, self.progress)
+                read_sqlite(source, self.table, self.limits, self.builder, self.progress, self.mapper)
             case _:
                 return self._read_text_file(source, file_format)
         return file_format

@@ -16,7 +16,18 @@ import numpy as np
 from gaifman.config import MAX_ARITY, Limits, ProgressCallback, raise_limit_hint
 from gaifman.errors import InputError, Location, shorten, similar_names
 from gaifman.io.files import BATCH_SIZE, InputFile, file_stem, uncompressed_path
-from gaifman.io.tabular import DEFAULT_LAYOUTS, RowBatch, TableLayout, add_rows, find_header_problem, parse_header
+from gaifman.io.mapped_tables import ListBatch, TableColumns, TableMapper, remove_id
+from gaifman.io.mapping import Clause, Column, TableMapping
+from gaifman.io.readings import Table
+from gaifman.io.tabular import (
+    DEFAULT_LAYOUTS,
+    SAMPLE_ROWS,
+    RowBatch,
+    TableLayout,
+    add_rows,
+    find_header_problem,
+    parse_header,
+)
 from gaifman.kb.builder import KnowledgeBaseBuilder
 
 ColumnKind = Literal["text", "integer", "float", "other"]
@@ -64,14 +75,11 @@ def plan_passes(table: SourceTable) -> list[TablePass]:
     named = _passes_by_column_names(words, table.source)
     if named:
         return named
-    confidence = next((words[word] for word in ("confidence",) if word in words), None)
-    names = [name for name, kind in table.columns.items() if kind in ("text", "integer") and name != confidence]
-    floats = [name for name, kind in table.columns.items() if kind == "float" and name != confidence]
-    others = [name for name, kind in table.columns.items() if kind == "other" and name != confidence]
-    if not others and not floats and 1 <= len(names) <= MAX_ARITY:
+    relation, confidence, names, floats = _kinds_of_columns(table)
+    if relation == "nary":
         layout = replace(DEFAULT_LAYOUTS["nary"], number_column=1 if confidence else None)
         return [TablePass((*([confidence] if confidence else []), *names), layout, (0, table.name))]
-    if not others and floats and len(names) == 1 and not confidence:
+    if relation == "attributes":
         return [TablePass((names[0], name), DEFAULT_LAYOUTS["attributes"], (1, name), not_null=name) for name in floats]
     described = ", ".join(f"{shorten(name)} ({kind})" for name, kind in list(table.columns.items())[:10])
     raise InputError(
@@ -79,6 +87,43 @@ def plan_passes(table: SourceTable) -> list[TablePass]:
         hint="name the columns head, relation, tail for triples; 1 to 8 columns of text are a relation; "
         "one column of text and others of floats are attributes",
     )
+
+
+def _kinds_of_columns(table: SourceTable) -> tuple[str, str | None, list[str], list[str]]:
+    """Return the format of a table by the kinds of its columns, its confidence, columns of names, and of floats.
+
+    The format is `nary` for a relation with the table's name, `attributes`, or empty. A column of integers holds names
+    if it is alone, or called `user_id`; any other may hold numbers.
+    """
+    confidence = next((name for name in table.columns if name.strip().lower() == "confidence"), None)
+    rest = {name: kind for name, kind in table.columns.items() if name != confidence}
+    names = [name for name, kind in rest.items() if kind in ("text", "integer")]
+    floats = [name for name, kind in rest.items() if kind == "float"]
+    numbers = [name for name in names if rest[name] == "integer" and remove_id(name) in ("", name)]
+    if "other" in rest.values():
+        return "", confidence, names, floats
+    if not floats and 1 <= len(names) <= MAX_ARITY and (len(names) == 1 or not numbers):
+        return "nary", confidence, names, floats
+    if floats and len(names) == 1 and not confidence:
+        return "attributes", confidence, names, floats
+    return "", confidence, names, floats
+
+
+def implied_mapping(table: SourceTable) -> TableMapping | None:
+    """Return the mapping of a table with integers as names, for which equal integers must become different objects.
+
+    It reads the same as the passes of `plan_passes`, but 7 in the column `user_id` is `user/7`.
+    """
+    words = {name.strip().lower(): name for name in table.columns}
+    if _passes_by_column_names(words, table.source) or "integer" not in table.columns.values():
+        return None
+    relation, confidence, names, _ = _kinds_of_columns(table)
+    if not any(table.columns[name] == "integer" for name in names):
+        return None
+    if relation == "attributes":
+        return TableMapping(id=Column(names[0]), wide=True)
+    number = Column(confidence) if confidence else None
+    return TableMapping((Clause(table.name, tuple(map(Column, names)), None, number),)) if relation else None
 
 
 def _passes_by_column_names(words: Mapping[str, str], source: str) -> list[TablePass]:
@@ -114,13 +159,23 @@ def _check_column_names(words: Mapping[str, str], source: str) -> None:
 
 
 def read_tables(
-    tables: Iterable[SourceTable], limits: Limits, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None
+    tables: Iterable[SourceTable],
+    limits: Limits,
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None,
+    mapper: TableMapper | None = None,
 ) -> None:
     """Read tables into the builder."""
     for table in tables:
         if progress:
             progress(f"reading {table.name}", 0, None)
-        for plan in plan_passes(table):
+        columns = table_columns(table)
+        implied = implied_mapping(table)
+        reader = mapper if mapper and mapper.concerns(columns) else TableMapper(implied) if implied else None
+        if reader:
+            read_mapped(table, columns, limits, builder, reader)
+            continue
+        for plan in _plan_passes(table, columns, limits, mapper):
             first = 1
             for batch in _fetch_in_time(table, plan, limits):
                 rows = _rows(table.source, plan, batch, first)
@@ -130,6 +185,55 @@ def read_tables(
                     builder.add_note(skipped, "rows with NULL skipped", table.source, "row with NULL skipped")
                 add_rows(rows, plan.layout, builder)
                 first += len(batch)
+
+
+def table_columns(table: SourceTable) -> TableColumns:
+    """Return the columns of a table for a mapping; digits in columns of text are names."""
+    texts = frozenset(name for name, kind in table.columns.items() if kind == "text")
+    return TableColumns(table.source, table.name, tuple(table.columns), texts=texts)
+
+
+def read_mapped(
+    table: SourceTable, columns: TableColumns, limits: Limits, builder: KnowledgeBaseBuilder, mapper: TableMapper
+) -> None:
+    """Read a table by a mapping."""
+    plan, first = None, 1
+    everything = TablePass(tuple(table.columns), DEFAULT_LAYOUTS["nary"])
+    for batch in _fetch_in_time(table, everything, limits):
+        rows = ListBatch(table.source, [list(map(_cell_text, row)) for row in batch], first)
+        if plan is None:
+            plan = mapper.plan(columns, rows)
+            assert plan is not None
+            plan.note(builder)
+        plan.add(rows, builder)
+        first += len(batch)
+    if plan is None:
+        mapper.plan(columns, ListBatch(table.source, []))
+
+
+def _cell_text(cell: Cell) -> str:
+    return "" if cell is None else cell if isinstance(cell, str) else repr(cell)
+
+
+def _plan_passes(
+    table: SourceTable, columns: TableColumns, limits: Limits, mapper: TableMapper | None
+) -> list[TablePass]:
+    try:
+        return plan_passes(table)
+    except InputError as error:
+        missing = mapper.missing_in(columns) if mapper else None
+        if missing:
+            raise missing from None  # a mistake in the mapping, not in the table
+        error.hint = f"{error.hint}; or {_readings(table, columns, limits)}" if table.columns else error.hint
+        raise
+
+
+def _readings(table: SourceTable, columns: TableColumns, limits: Limits) -> str:
+    """Return the readings of a table whose columns do not tell what they are."""
+    everything = TablePass(tuple(table.columns), DEFAULT_LAYOUTS["nary"])
+    batch = next(_fetch_in_time(table, everything, limits), [])
+    rows = [list(map(_cell_text, row)) for row in batch[:SAMPLE_ROWS]]
+    return Table("", [columns.names, *rows], True, name=table.name, texts=columns.texts, is_file=False).hint()
 
 
 def _fetch_in_time(table: SourceTable, plan: TablePass, limits: Limits) -> Iterator[Sequence[Sequence[Cell]]]:
@@ -187,7 +291,7 @@ def _rows(source: str, plan: TablePass, batch: Sequence[Sequence[Cell]], first: 
             continue
         while plan.layout.objects is None and len(cells) > 1 and cells[-1] is None:
             cells.pop()
-        fields += ["" if cell is None else cell if isinstance(cell, str) else repr(cell) for cell in cells]
+        fields += map(_cell_text, cells)
         widths.append(len(cells))
         lines.append(line)
     return RowBatch(source, fields, np.array(widths, np.int64), np.array(lines, np.int64), "\t")
@@ -210,7 +314,11 @@ def translate_duckdb_errors(source: InputFile) -> Iterator[None]:
 
 
 def read_parquet(
-    source: InputFile, limits: Limits, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None = None
+    source: InputFile,
+    limits: Limits,
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None = None,
+    mapper: TableMapper | None = None,
 ) -> None:
     """Read a Parquet file into the builder."""
     import duckdb
@@ -223,7 +331,7 @@ def read_parquet(
         pattern = re.sub(r"([\[*?])", r"[\1]", str(file))  # DuckDB reads the name as a pattern
         connection.execute(f"CREATE VIEW facts AS FROM read_parquet({quote_literal(pattern)})")
         table = _DuckDBTable(connection, source.name, f"{MAIN_SCHEMA}.facts", file_stem(source.name))
-        read_tables([table], limits, builder, progress)
+        read_tables([table], limits, builder, progress, mapper)
 
 
 def list_tables(connection: Any, kind: str = "table") -> list[tuple[str, str]]:
@@ -242,6 +350,7 @@ def read_duckdb_tables(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None,
+    mapper: TableMapper | None = None,
 ) -> None:
     """Read tables of an open DuckDB database into the builder."""
     found = list_tables(connection)
@@ -256,7 +365,7 @@ def read_duckdb_tables(
         )
         for schema, name in chosen
     ]
-    read_tables(tables, limits, builder, progress)
+    read_tables(tables, limits, builder, progress, mapper)
 
 
 def read_sqlite(
@@ -265,6 +374,7 @@ def read_sqlite(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None = None,
+    mapper: TableMapper | None = None,
 ) -> None:
     """Read tables of an SQLite database into the builder."""
     import sqlite3
@@ -276,7 +386,7 @@ def read_sqlite(
                 names, views = _list_sqlite_tables(connection)
                 chosen = _select_tables(source, names, table, views)
                 tables = [_SQLiteTable(connection, f"{source.name}, table {name}", name) for _, name in chosen]
-                read_tables(tables, limits, builder, progress)
+                read_tables(tables, limits, builder, progress, mapper)
         except sqlite3.Error as error:
             raise InputError(f"{source.name} cannot be read: {error}") from None
         except UnicodeDecodeError:

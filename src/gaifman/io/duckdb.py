@@ -30,6 +30,7 @@ from gaifman.io.databases import (
     translate_duckdb_errors,
 )
 from gaifman.io.files import InputFile, ScratchFolder, uncompressed_path
+from gaifman.io.mapped_tables import TableMapper
 from gaifman.kb.builder import KnowledgeBaseBuilder, Locator
 from gaifman.kb.knowledge_base import KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints
@@ -126,6 +127,7 @@ def read_duckdb(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None = None,
+    mapper: TableMapper | None = None,
 ) -> str | None:
     """Read a DuckDB file into the builder; return the fingerprint if gaifman wrote the file."""
     import duckdb
@@ -139,7 +141,7 @@ def read_duckdb(
         names = {name for schema, name in list_tables(connection) if schema == MAIN_SCHEMA}
         if table is None and {"gaifman", "objects", "relations"} <= names:
             return _read_native(_ColumnReader(source.name, connection, builder), names, builder, progress)
-        read_duckdb_tables(source, connection, table, limits, builder, progress)
+        read_duckdb_tables(source, connection, table, limits, builder, progress, mapper)
         return None
 
 

@@ -226,7 +226,7 @@ class TableMapper:
     def check_used(self) -> None:
         """Raise for the first column of the mapping that no table has."""
         unused = [clause for clause in self.mapping.clauses if clause not in self._used]
-        groups = [*([(self.mapping.id,)] if self.mapping.id and not self._id_used else [])]
+        groups: list[tuple[Column, ...]] = [*([(self.mapping.id,)] if self.mapping.id and not self._id_used else [])]
         groups += [clause.columns for clause in unused]
         groups += [(column,) for column in self.mapping.skip if all(t.find(column) is None for t in self._tables)]
         if groups:
@@ -379,13 +379,10 @@ class TablePlan:
 
     wide: bool
 
-    @property
-    def reading(self) -> str:
-        """How the table is read, for the note on its format."""
-        return "table with one object per row" if self.wide else "table by the mapping"
-
-    def note_unread(self, builder: KnowledgeBaseBuilder) -> None:
-        """Note the columns that are not read."""
+    def note(self, builder: KnowledgeBaseBuilder) -> None:
+        """Note how the table is read, and which columns are not."""
+        how = "with one object per row" if self.wide else "by the mapping"
+        builder.add_note(1, f"tables read {how}", self.columns.source, f"table read {how}")
         if self.unread:
             shown = ", ".join(shorten(name) or "one without a name" for name in self.unread[:MAX_SHOWN])
             builder.add_note(len(self.unread), "columns not read", f"{self.columns.source}: {shown}", "column not read")

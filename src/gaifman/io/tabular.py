@@ -22,6 +22,7 @@ from gaifman.errors import InputError, Location, shorten
 from gaifman.io.cells import is_number, parse_numbers
 from gaifman.io.files import BATCH_SIZE, BLOCK_SIZE, TextBlock, file_stem
 from gaifman.io.mapped_tables import TableColumns, TableMapper
+from gaifman.io.readings import Table, find_doubt
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder
 from gaifman.kb.tables import Ints, Longs
 from gaifman.threads import cached_property
@@ -126,8 +127,8 @@ def _spell_out(words: list[str]) -> list[str]:
     return words
 
 
-def _is_fact(first: Sequence[str], layout: TableLayout, rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether a row of single letters is a fact, not a header: it is alone, or others have its relation."""
+def _may_be_fact(first: Sequence[str], layout: TableLayout, rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether a header of single letters may be a fact: it is alone, or others have its relation."""
     name, column = first[layout.relation], layout.relation
     return len(name.strip()) == 1 and (not rows or any(row[column] == name for row in rows if len(row) > column))
 
@@ -185,33 +186,52 @@ _HEADERS: Final = "headers are head, relation, tail; relation, arg1, arg2 …; o
 
 def find_header(rows: Sequence[Sequence[str]], header: bool | None) -> TableLayout | None:
     """Return the layout that the first row names; None if it is not a header, or with `header=False`."""
-    named = None if header is False else parse_header(rows[0])
-    return None if named and header is None and _is_fact(rows[0], named, rows[1:]) else named
+    return None if header is False else parse_header(rows[0])
 
 
-def detect_layout(rows: Sequence[Sequence[str]], header: bool | None = None) -> TableLayout | LayoutProblem:
+def detect_layout(
+    rows: Sequence[Sequence[str]], header: bool | None = None, name: str = "table"
+) -> TableLayout | LayoutProblem:
     """Return the layout of a table by its first rows, or why it cannot be detected.
 
-    `header` says whether the first row is a header; None to detect it.
+    `header` says whether the first row is a header; None to detect it. `name` is the name of the table.
     """
     if not rows:
         return LayoutProblem("there are no rows", "")
-    named = find_header(rows, header) or (None if header is False else find_header_problem(rows[0]))
+    width = _width(rows)
+    found = None if header is False else _layout_by_header(rows, width, header, name)
+    if found or width is None:
+        return found or DEFAULT_LAYOUTS["nary"]
+    rows = [row for row in rows if len(row) == width]
+    if doubt := find_doubt(rows, header, name):
+        return _problem(doubt)
+    return DEFAULT_LAYOUTS["nary"] if width > 4 else _layout_by_numbers(rows, name)
+
+
+def _layout_by_header(
+    rows: Sequence[Sequence[str]], width: int | None, header: bool | None, name: str
+) -> TableLayout | LayoutProblem | None:
+    """Return the layout that the first row names, if it is a header."""
+    named = parse_header(rows[0])
+    if named and header is None and _may_be_fact(rows[0], named, rows[1:]):
+        return _problem(Table("the first row may be a header or a fact", rows, None, name=name))
     if named:
         return named
-    if header:
-        rest = detect_layout(rows[1:], header=False)
-        return replace(rest, header=True) if isinstance(rest, TableLayout) else rest
-    width = _width(rows)
-    if width is None or width > 4:
-        return DEFAULT_LAYOUTS["nary"]
-    rows = [row for row in rows if len(row) == width]
+    if problem := find_header_problem(rows[0]):
+        table = Table(problem.message, [row for row in rows if len(row) == len(rows[0])], True, name=name)
+        return replace(problem, hint=f"{problem.hint}; or {table.hint()}" if table.readings() else problem.hint)
+    return _skip_header(rows, width, name) if header else None
+
+
+def _layout_by_numbers(rows: Sequence[Sequence[str]], name: str) -> TableLayout | LayoutProblem:
+    """Return the layout of a table of facts without a header, by the columns that hold numbers."""
     columns = [all(map(is_number, column)) for column in zip(*rows, strict=True)]
     match columns:
         case [_, True]:
             return LayoutProblem(
                 "two columns, of which the second is numeric: the name of the attribute is missing",
-                "write object, attribute, value; if the numbers are types, set --format types",
+                "write object, attribute, value; if the numbers are types, set --format types; or "
+                + Table("", rows, False, name=name).hint(),
                 1,
             )
         case [_, _]:
@@ -227,7 +247,7 @@ def detect_layout(rows: Sequence[Sequence[str]], header: bool | None = None) -> 
                 "four columns: the second has repeated names and the fourth is not a confidence, "
                 "so the column of the relation cannot be detected",
                 "set --format nary if it is the first; if it is the second, remove the fourth column, "
-                "or set --format triples if that is a confidence",
+                "or set --format triples if that is a confidence; or " + Table("", rows, False, name=name).hint(),
                 3,
             )
         case [_, _, _, _]:
@@ -236,6 +256,19 @@ def detect_layout(rows: Sequence[Sequence[str]], header: bool | None = None) -> 
         "one column, but facts need at least two",
         "columns are separated by a tab, in .csv files by a comma; perhaps the file is not a table",
     )
+
+
+def _problem(table: Table) -> LayoutProblem:
+    return LayoutProblem(table.message, table.hint(), table.column)
+
+
+def _skip_header(rows: Sequence[Sequence[str]], width: int | None, name: str) -> TableLayout | LayoutProblem:
+    """Return the layout of a table whose first row is a header of unknown words."""
+    same = [row for row in rows if len(row) == width]
+    if width is not None and len(rows[0]) == width and len(same) > 1 and find_doubt(same[1:], header=False):
+        return _problem(Table("the columns can be read in several ways", same, True, name=name))
+    rest = detect_layout(rows[1:], header=False)
+    return replace(rest, header=True) if isinstance(rest, TableLayout) else rest
 
 
 def _width(rows: Sequence[Sequence[str]]) -> int | None:
@@ -352,12 +385,12 @@ def _read_mapped(
     _check_cells(part, columns)
     plan = mapper.plan(columns, part)
     assert plan is not None
-    plan.note_unread(builder)
+    plan.note(builder)
     plan.add(part, builder)
     for part in rows:
         _check_cells(part, columns)
         plan.add(part, builder)
-    return plan.reading
+    return "table"
 
 
 def _check_cells(rows: RowBatch, columns: TableColumns) -> None:
@@ -395,7 +428,7 @@ def _sample(rows: RowBatch) -> list[list[str]]:
 
 
 def _detect_layout(rows: RowBatch, header: bool | None = None) -> TableLayout:
-    layout = detect_layout(_sample(rows), header)
+    layout = detect_layout(_sample(rows), header, file_stem(rows.source) or "table")
     if isinstance(layout, TableLayout):
         return layout
     raise InputError(layout.message, location=rows.location(0, layout.column), hint=layout.hint)
