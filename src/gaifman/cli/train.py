@@ -16,6 +16,7 @@ from gaifman.cli.console import (
     MAX_LISTED,
     Command,
     InputOptions,
+    MappingOptions,
     check_overwrite,
     json_option,
     kb_options,
@@ -224,6 +225,7 @@ def train(
         "iris": reading.iris,
         "header": reading.header,
         "limits": [*reading.limits],
+        "mapping": reading.mapping.arguments(),
     }
     record: dict[str, Any] = {
         "kb": {**kbs, **files, "working_dir": str(Path.cwd())},
@@ -414,6 +416,7 @@ def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOp
         tuple(extra_files),
         record["header"],
         tuple(record["limits"]),
+        MappingOptions.from_arguments(record["mapping"]),
     )
 
 

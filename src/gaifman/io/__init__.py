@@ -57,7 +57,7 @@ def read(  # noqa: PLR0913 - each says something else of the data
     id: str | None = None,  # noqa: A002
     wide: bool = False,
     separator: str | None = None,
-    skip: str | Sequence[str] = (),
+    ignore: str | Sequence[str] = (),
     progress: ProgressCallback | None = None,
 ) -> KnowledgeBase:
     """Read one or more files into one knowledge base; `-` is standard input.
@@ -75,7 +75,7 @@ def read(  # noqa: PLR0913 - each says something else of the data
         raise InputError(f"iris must be one of {', '.join(get_args(IriStyle))}, got {iris!r}")
     if sum(str(source) == STDIN for source in sources) > 1:
         raise InputError("standard input can be read only once")
-    mapper = _make_mapper(make_mapping(map, id, wide, separator, skip), format)
+    mapper = _make_mapper(make_mapping(map, id, wide, separator, ignore), format)
     reader = _Reader(limits, table, iris, header, mapper, progress, KnowledgeBaseBuilder(limits.facts))
     for name in sources:
         with open_input(name, limits) as source:

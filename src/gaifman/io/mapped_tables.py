@@ -228,7 +228,7 @@ class TableMapper:
         unused = [clause for clause in self.mapping.clauses if clause not in self._used]
         groups: list[tuple[Column, ...]] = [*([(self.mapping.id,)] if self.mapping.id and not self._id_used else [])]
         groups += [clause.columns for clause in unused]
-        groups += [(column,) for column in self.mapping.skip if all(t.find(column) is None for t in self._tables)]
+        groups += [(column,) for column in self.mapping.ignore if all(t.find(column) is None for t in self._tables)]
         if groups:
             raise self.missing(groups[0])
 
@@ -319,7 +319,7 @@ class _Planner:
         """Return the clauses of the columns that the mapping does not name."""
         assert self.row_id is not None
         named = {self.row_id, *(self._number(column) for one in self.clauses for column in one.columns)}
-        named.update(number for column in self.mapping.skip if (number := self.columns.find(column)) is not None)
+        named.update(number for column in self.mapping.ignore if (number := self.columns.find(column)) is not None)
         rest = [number for number, name in enumerate(self.columns.names) if number not in named and name]
         self.columns.check_unique([self.row_id, *rest])
         return [self._wide_clause(number) for number in rest]

@@ -94,7 +94,7 @@ class TableMapping:
     """Whether the other columns are relations and attributes of that object."""
     separator: str | None = None
     """What separates several objects in one cell."""
-    skip: tuple[Column, ...] = ()
+    ignore: tuple[Column, ...] = ()
     """Columns that are not read."""
 
     def __bool__(self) -> bool:
@@ -105,7 +105,7 @@ class TableMapping:
     def columns(self) -> tuple[Column, ...]:
         """All columns that are named."""
         named = [self.id] if self.id else []
-        return (*named, *self.skip, *(column for clause in self.clauses for column in clause.columns))
+        return (*named, *self.ignore, *(column for clause in self.clauses for column in clause.columns))
 
 
 def make_mapping(
@@ -113,20 +113,20 @@ def make_mapping(
     id: str | None = None,  # noqa: A002
     wide: bool = False,
     separator: str | None = None,
-    skip: str | Sequence[str] = (),
+    ignore: str | Sequence[str] = (),
 ) -> TableMapping:
     """Return a mapping, by the arguments of `gaifman.read`."""
-    clauses, skip = ([one] if isinstance(one, str) else one for one in (clauses, skip))
+    clauses, ignore = ([one] if isinstance(one, str) else one for one in (clauses, ignore))
     mapping = TableMapping(
         tuple(map(parse_clause, clauses)),
         None if id is None else _parse_column(id),
         wide,
         separator,
-        tuple(Column(name, location=Location("skip", 1, 1, name, max(len(name), 1))) for name in skip),
+        tuple(Column(name, location=Location("ignore", 1, 1, name, max(len(name), 1))) for name in ignore),
     )
     if separator is not None and not separator.strip():
         raise InputError("the separator is empty", hint='it separates several objects in a cell, for example ";"')
-    extra = {"id": id, "separator": separator, "skip": skip or None}
+    extra = {"id": id, "separator": separator, "ignore": ignore or None}
     given = [name for name, value in extra.items() if value is not None]
     if not mapping and given:
         raise InputError(

@@ -322,6 +322,9 @@ def read_table(
     if first is None:
         return file_format or "triples"
     delimiter = detect_delimiter(first.data, suffix)
+    if delimiter != ("," if suffix == ".csv" else "\t"):
+        word = f"separated by {_DELIMITERS[delimiter].split()[1]}s"
+        builder.add_note(1, f"files whose columns are {word}", first.source, f"file whose columns are {word}")
     named = _mapped_columns(first, delimiter, header, mapper) if mapper else None
     if mapper and named:
         return _read_mapped(read_csv_rows(chain([first], blocks), delimiter), named, mapper, builder)
