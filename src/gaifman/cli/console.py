@@ -140,7 +140,10 @@ class MappingOptions:
     @classmethod
     def from_arguments(cls, given: dict[str, Any]) -> MappingOptions:
         """Return the options with these arguments."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+        options: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+        }
+        return cls(**options)
 
     def check(self) -> None:
         """Raise at a mistake in the mapping."""

@@ -115,7 +115,8 @@ class TableColumns:
 
     def has_name(self, column: Column) -> bool:
         """Return whether a column has this name, not number."""
-        return any(name == column.name or _plain(name) == _plain(column.name) for name in self.names if name)
+        wanted = {column.name, column.name.removeprefix(f"{self.table}.")}
+        return any(name in wanted or _plain(name) == _plain(column.name) for name in self.names if name)
 
     @staticmethod
     def _matches(names: Sequence[str], name: str) -> list[int]:
@@ -225,25 +226,31 @@ class TableMapper:
 
     def check_used(self) -> None:
         """Raise for the first column of the mapping that no table has."""
-        unused = [clause for clause in self.mapping.clauses if clause not in self._used]
-        groups: list[tuple[Column, ...]] = [*([(self.mapping.id,)] if self.mapping.id and not self._id_used else [])]
-        groups += [clause.columns for clause in unused]
-        groups += [(column,) for column in self.mapping.ignore if all(t.find(column) is None for t in self._tables)]
-        if groups:
+        if groups := self._unused():
             raise self.missing(groups[0])
+
+    def _unused(self) -> list[tuple[Column, ...]]:
+        """Return the columns of each part of the mapping that no table has so far."""
+        mapping = self.mapping
+        groups: list[tuple[Column, ...]] = [(mapping.id,)] if mapping.id and not self._id_used else []
+        groups += [clause.columns for clause in mapping.clauses if clause not in self._used]
+        return groups + [
+            (column,) for column in mapping.ignore if all(table.find(column) is None for table in self._tables)
+        ]
 
     def missing(self, wanted: Sequence[Column], tables: Sequence[TableColumns] = ()) -> InputError:
         """Return the error of columns that no table has together, by the table that has most of them."""
         known = [table for table in tables or self._tables if table.names]
         if not known:
-            return InputError("there is no table for the mapping", location=wanted[0].location)
+            hint = "a mapping is for tables: text, Parquet, databases and Python objects with columns"
+            return InputError("there is no table for the mapping", location=wanted[0].location, hint=hint)
         nearest = max(known, key=lambda table: sum(table.find(column) is not None for column in wanted))
         return nearest.missing(next(column for column in wanted if nearest.find(column) is None))
 
     def missing_in(self, columns: TableColumns) -> InputError | None:
         """Return the error of a table that cannot be read without the mapping, whose columns it does not have."""
-        unused = [clause for clause in self.mapping.clauses if clause not in self._used]
-        return self.missing(unused[0].columns, [columns]) if unused else None
+        groups = self._unused()
+        return self.missing(groups[0], [columns]) if groups else None
 
 
 @dataclass
@@ -262,7 +269,8 @@ class _Planner:
         planned = tuple(map(self._planned, clauses))
         read = {number for one in planned for number in one.numbers}
         unread = tuple(name for number, name in enumerate(self.columns.names) if number not in read)
-        return TablePlan(self.columns, planned, self.mapping.separator, unread, wide)
+        row_id = self._object(Column(self._reference(self.row_id or 0)), False) if wide else None
+        return TablePlan(self.columns, planned, self.mapping.separator, unread, row_id)
 
     def _cells(self, number: int) -> list[str]:
         return [cell.strip() for cell in self.first.column(number)]
@@ -377,21 +385,32 @@ class TablePlan:
     unread: tuple[str, ...]
     """Columns that are not read."""
 
-    wide: bool
+    row_id: _ObjectColumn | None
+    """Column of the object of each row, which is known also without facts; None if rows are no objects."""
 
     def note(self, builder: KnowledgeBaseBuilder) -> None:
         """Note how the table is read, and which columns are not."""
-        how = "with one object per row" if self.wide else "by the mapping"
+        how = "with one object per row" if self.row_id else "by the mapping"
         builder.add_note(1, f"tables read {how}", self.columns.source, f"table read {how}")
         if self.unread:
             shown = ", ".join(shorten(name) or "one without a name" for name in self.unread[:MAX_SHOWN])
             builder.add_note(len(self.unread), "columns not read", f"{self.columns.source}: {shown}", "column not read")
+        objects = [one for planned in self.clauses for one in planned.objects]
+        for one in sorted({one for one in objects if one.prefix}, key=lambda one: one.number):
+            name = self.columns.names[one.number]
+            builder.add_note(
+                1,
+                "columns whose objects are named by their kind",
+                f"{shorten(one.prefix)}7 for 7 in {shorten(name)}",
+                "column whose objects are named by their kind",
+            )
 
     def add(self, batch: TableBatch, builder: KnowledgeBaseBuilder) -> None:
         """Add the facts and values of some rows."""
         if not len(batch):
             return
         rows = _Rows(batch, self.separator)
+        self._declare(rows, builder)
         most = max((self._add_clause(one, rows, builder) for one in self.clauses), default=0)
         if most < len(batch):  # a table without an end is refused also if its cells are empty
             builder.count_rows(len(batch) - most, lambda: batch.location(0, 0))
@@ -401,6 +420,21 @@ class TablePlan:
                 place = batch.location(rows.cells(number).index(""), number)
                 example = f"{place.source}, line {place.line}, column {self.columns.names[number] or number + 1}"
                 builder.add_note(empty, "empty cells skipped: nothing is known", example, "empty cell skipped")
+
+    def _declare(self, rows: _Rows, builder: KnowledgeBaseBuilder) -> None:
+        """Add the object of each row."""
+        row_id = self.row_id
+        if row_id is None:
+            return
+        cells = rows.cells(row_id.number)
+        at = [row for row, cell in enumerate(cells) if cell]
+
+        def locate(row: int, _: int = 0) -> Location:
+            return rows.batch.location(at[row], row_id.number)
+
+        objects = builder.encode_names([row_id.name(cells[row]) for row in at], locate)
+        nothing = np.zeros(0, np.int32)
+        builder.declare(objects, nothing, nothing, nothing, locate)
 
     def _add_clause(self, planned: _PlannedClause, rows: _Rows, builder: KnowledgeBaseBuilder) -> int:
         """Add the facts of a clause, and return their number."""
@@ -450,7 +484,8 @@ class TablePlan:
             if planned.value is None or error.hint:
                 raise
             subject, name = planned.clause.objects[0], quote_name(self.columns.names[column] or str(column + 1))
-            error.hint = f"for names instead of numbers: --map {_shell(f'{subject} {name} {name}')}"
+            names = f"for names instead of numbers: --map {_shell(f'{subject} {name} {name}')}"
+            error.hint = f"leave a cell empty where nothing is known; {names}"
             raise
 
     @staticmethod

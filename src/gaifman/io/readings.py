@@ -122,7 +122,7 @@ class Table:
             yield self._mapped("value(1) = 2", options)
         if width == 2 and not self._is_certain:
             yield related
-        if width == 4 and self._repeats(1):
+        if width == 4 and self.header is False and self._repeats(1):
             yield self._mapped("1 [2] 3", options)
             yield self._mapped("[2](1, 3, 4)", options)
         if width == 3 and self.header is False and self._numeric(2) and not self._numeric(0):
@@ -308,6 +308,18 @@ def find_doubt(rows: Sequence[Sequence[str]], header: bool | None, name: str = "
     if _is_certain(columns, is_data):
         return None if is_data else Table("the first row may be a header or data", rows, None, 0, name)
     return Table("the columns can be read in several ways", rows, False if is_data else None, 0, name)
+
+
+def may_be_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first of several rows of one width may be a header.
+
+    >>> may_be_header([["employee", "boss"], ["ann", "bob"]]), may_be_header([["ann", "bob"], ["bob", "cleo"]])
+    (True, False)
+    """
+    if len(rows) < 2:
+        return False
+    columns = [[row[column].strip() for row in rows] for column in range(len(rows[0]))]
+    return _column_of_numbers(rows) is not None or not _is_data(columns)
 
 
 def _all_numbers(cells: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ from gaifman.errors import InputError, Location, shorten
 from gaifman.io.cells import is_number, parse_numbers
 from gaifman.io.files import BATCH_SIZE, BLOCK_SIZE, TextBlock, file_stem
 from gaifman.io.mapped_tables import TableColumns, TableMapper
-from gaifman.io.readings import Table, find_doubt
+from gaifman.io.readings import Table, find_doubt, may_be_header
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder
 from gaifman.kb.tables import Ints, Longs
 from gaifman.threads import cached_property
@@ -327,7 +327,8 @@ def read_table(
         builder.add_note(1, f"files whose columns are {word}", first.source, f"file whose columns are {word}")
     named = _mapped_columns(first, delimiter, header, mapper) if mapper else None
     if mapper and named:
-        return _read_mapped(read_csv_rows(chain([first], blocks), delimiter), named, mapper, builder)
+        rows = read_csv_rows(chain([first], blocks), delimiter)
+        return _read_mapped(rows, named, header is None, mapper, builder)
     rows = _rows(chain([first], blocks), delimiter)
     part = next(part for part in rows if len(part))
     layout = _find_layout(part, file_format, header, mapper)
@@ -380,12 +381,20 @@ def _first_lines(block: TextBlock) -> TextBlock:
 
 
 def _read_mapped(
-    rows: Iterator[RowBatch], columns: TableColumns, mapper: TableMapper, builder: KnowledgeBaseBuilder
+    rows: Iterator[RowBatch],
+    columns: TableColumns,
+    detected: bool,
+    mapper: TableMapper,
+    builder: KnowledgeBaseBuilder,
 ) -> str:
+    """Read a table by a mapping; `detected` says whether nobody told if it has a header."""
     part = next(part for part in rows if len(part))
     if columns.locate:
         part = part.tail(1)
     _check_cells(part, columns)
+    if detected and not columns.locate and may_be_header(_sample(part)):
+        hint = "set --header or --no-header (in Python header=True or False)"
+        raise InputError("the first row may be a header or data", location=part.location(0, 0), hint=hint)
     plan = mapper.plan(columns, part)
     assert plan is not None
     plan.note(builder)

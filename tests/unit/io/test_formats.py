@@ -119,7 +119,7 @@ def test_the_delimiter_gives_all_rows_equally_many_columns(text: bytes, end: str
 
 def test_decimal_commas_are_neither_delimiters_nor_names(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("ann;age;80,5\nbob;age;70,2\n")
-    with pytest.raises(InputError, match="the numbers have commas: write 80.5 for 80,5"):
+    with pytest.raises(InputError, match="the numbers have commas"):
         read(tmp_path / "x.csv")
     kb = read(tmp_path / "x.csv", format="triples")
     assert [str(fact) for fact in kb.facts()] == ["age(ann, '80,5').", "age(bob, '70,2')."]
