@@ -315,11 +315,13 @@ class _Planner:
         return number
 
     def _object(self, column: Column, in_triples: bool) -> _ObjectColumn:
-        """Plan a column. Where a column names the relation, the others hold objects of all kinds: names as they are."""
+        """Plan a column. Where a column names the relation, others hold objects of all kinds, unless called `user_id`."""
         number = self._number(column)
         kind = column.kind
         if kind is None:
-            kind = "" if in_triples and number not in self._declared else self.kind(number)
+            name = self.columns.names[number]
+            of_all_kinds = in_triples and number not in self._declared and remove_id(name) in ("", name)
+            kind = "" if of_all_kinds else self.kind(number)
         splits = self.mapping.separator is not None and number != self.row_id
         return _ObjectColumn(number, f"{kind}/" if kind else "", splits)
 
@@ -419,7 +421,9 @@ class TablePlan:
             if empty:
                 place = batch.location(rows.cells(number).index(""), number)
                 example = f"{place.source}, line {place.line}, column {self.columns.names[number] or number + 1}"
-                builder.add_note(empty, "empty cells skipped: nothing is known", example, "empty cell skipped")
+                builder.add_note(
+                    empty, "empty cells skipped: nothing is known", example, "empty cell skipped: nothing is known"
+                )
 
     def _declare(self, rows: _Rows, builder: KnowledgeBaseBuilder) -> None:
         """Add the object of each row."""

@@ -73,6 +73,7 @@ def notes(kb: KnowledgeBase) -> list[str]:
         ),
         ("id,boss_id\n7,8.0\n8,\n", {"wide": True}, ["boss('staff/7', 'boss/8')."]),
         ("h,link,t\n1,likes,1\n", {"map": "h [link] t"}, ["likes(1, 1)."]),
+        ("a_id,link,b_id\n1,likes,1\n", {"map": "a_id [link] b_id"}, ["likes('a/1', 'b/1')."]),
         ("a,b,w\nx,y,0.5\nx,z,\n", {"map": "w :: a likes b"}, ["0.5::likes(x, y).", "likes(x, z)."]),
         (
             "name,speaks\nann,french; dutch;;french\nbob,\n",
