@@ -315,7 +315,7 @@ class _Planner:
         return number
 
     def _object(self, column: Column, in_triples: bool) -> _ObjectColumn:
-        """Plan a column. Where a column names the relation, others hold objects of all kinds, unless called `user_id`."""
+        """Plan a column. Where a column names the relation, others hold objects of all kinds, but for `user_id`."""
         number = self._number(column)
         kind = column.kind
         if kind is None:
