@@ -318,6 +318,8 @@ def python_snippet(
     ['import gaifman', 'kb = gaifman.demo()', 'model = gaifman.load("m.gaifman", kb)']
     >>> python_snippet(["demo", "more.facts"], InputOptions())[1]
     'kb = gaifman.demo().with_facts(gaifman.read("more.facts").facts())'
+    >>> python_snippet(["staff.csv"], InputOptions(mapping=MappingOptions(id="name", wide=True)))[1]
+    'kb = gaifman.read("staff.csv", id="name", wide=True)'
     """
 
     def literal(value: str) -> str:
@@ -325,7 +327,8 @@ def python_snippet(
 
     options = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in reading.arguments().items()]
     options += [] if reading.header is None else [f"header={reading.header}"]
-    options += [f"{name}={value!r}" for name, value in reading.mapping.arguments().items()]
+    for name, value in reading.mapping.arguments().items():
+        options.append(f"{name}={value if value is True else json.dumps(value, ensure_ascii=False)}")
     if reading.limits:
         options.append(f"limits=gaifman.Limits({', '.join(reading.limits)})")
     bundled = sources[0] == "demo" and not Path("demo").exists() and not options
