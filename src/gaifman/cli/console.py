@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import shlex
 import sys
 import threading
 import time
@@ -309,6 +310,21 @@ def _mapping_options() -> list[Callable[[Command], Command]]:
     ]
 
 
+def command_text(words: Sequence[str] | None = None) -> str:
+    """Return a command of gaifman for messages and records, by default this one; passwords in URLs are left out.
+
+    >>> command_text(["info", "postgresql://ann:secret@localhost/family"])
+    'gaifman info postgresql://ann@localhost/family'
+    """
+    from gaifman.io.database_urls import hide_password
+
+    shown = []
+    for word in sys.argv[1:] if words is None else words:
+        option, sign, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        shown.append(f"{option}{sign}{hide_password(value)}")
+    return shlex.join(["gaifman", *shown])
+
+
 def python_snippet(
     sources: Sequence[str], reading: InputOptions, model: str | None = None, *, full_paths: bool = True
 ) -> list[str]:
@@ -321,9 +337,14 @@ def python_snippet(
     >>> python_snippet(["staff.csv"], InputOptions(mapping=MappingOptions(id="name", wide=True)))[1]
     'kb = gaifman.read("staff.csv", id="name", wide=True)'
     """
+    from gaifman.io.database_urls import hide_password, is_url
 
     def literal(value: str) -> str:
-        return json.dumps(value if full_paths else Path(value).name, ensure_ascii=False)
+        if is_url(value):  # other machines need not know where the database is
+            shown = hide_password(value) if full_paths else f"{value.partition(':')[0]}://…"
+        else:
+            shown = value if full_paths else Path(value).name
+        return json.dumps(shown, ensure_ascii=False)
 
     options = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in reading.arguments().items()]
     options += [] if reading.header is None else [f"header={reading.header}"]

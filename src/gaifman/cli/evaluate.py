@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import click
 from gaifman.cli.console import (
     MAX_LISTED,
     InputOptions,
+    command_text,
     json_option,
     kb_options,
     parse_model_options,
@@ -143,7 +143,7 @@ def evaluate(
     except KeyboardInterrupt:
         if checkpoint_dir is None:
             raise
-        print_stopped("evaluation", shlex.join(["gaifman", *sys.argv[1:]]), as_json)
+        print_stopped("evaluation", command_text(), as_json)
         sys.exit(128 + signal.SIGINT)
     if plot and proposed:
         plot_proposals(proposed, Path(plot))
@@ -378,7 +378,7 @@ def _resumable(as_json: bool) -> Iterator[tuple[str, InterruptHandler]]:
     from gaifman.jobs.run import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted
 
-    command = shlex.join(["gaifman", *sys.argv[1:]])
+    command = command_text()
     interrupt = InterruptHandler("" if as_json else "stopping after the next checkpoint …")
     try:
         yield command, interrupt

@@ -58,8 +58,10 @@ def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bo
       gaifman info demo
       gaifman info train.tsv.gz types.tsv ages.tsv
       gaifman info facts.txt --format nary --json
+      gaifman info postgresql://ann@localhost/company --table hr.employee
 
-    KB is one file or several that are read together. `demo` is the bundled knowledge base of countries.
+    KB is one file or several that are read together, or the URL of a database. `demo` is the bundled knowledge base of
+    countries.
     """
     known = reading.read(*kb)
     body = kb_summary(known)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 from gaifman.cli.console import (
     InputOptions,
     check_overwrite,
+    command_text,
     json_option,
     kb_options,
     print_json,
@@ -86,9 +86,10 @@ def predict(
         check_writable(Path(output))
     loaded = load(model)
     if not isinstance(loaded, Completion):
+        again = command_text(["train", kb, "-o", "MODEL"])
         raise KnowledgeBaseError(
             f"{model} is the model of one query, and missing facts need a completion",
-            hint=f"gaifman train {shlex.quote(kb)} -o MODEL, without a query; or rank answers: gaifman answer",
+            hint=f"{again}, without a query; or rank answers: gaifman answer",
         )
     loaded = loaded.with_kb(reading.read(kb))
     if output:
@@ -113,7 +114,7 @@ def _write(search: MissingSearch, threads: int | None, force: bool, as_json: boo
             )
     except (WorkStopped, KeyboardInterrupt):
         again = [word for word in sys.argv[1:] if word != "--force"]
-        print_stopped("search", shlex.join(["gaifman", *again]), as_json)
+        print_stopped("search", command_text(again), as_json)
         sys.exit(128 + (interrupt.received or signal.SIGINT))
 
 

@@ -27,7 +27,9 @@ from gaifman.io.databases import (
     quote_identifier,
     quote_literal,
     read_duckdb_tables,
+    read_sqlite_tables,
     translate_duckdb_errors,
+    translate_sqlite_errors,
 )
 from gaifman.io.files import InputFile, ScratchFolder, uncompressed_path
 from gaifman.io.mapped_tables import TableMapper
@@ -138,11 +140,65 @@ def read_duckdb(
         duckdb.connect(str(file), read_only=True, config=dict(NO_DISK)) as connection,
     ):
         connection.execute("SET enable_external_access = false")  # an untrusted file must not reach other files
-        names = {name for schema, name in list_tables(connection) if schema == MAIN_SCHEMA}
-        if table is None and {"gaifman", "objects", "relations"} <= names:
-            return _read_native(_ColumnReader(source.name, connection, builder), names, builder, progress)
-        read_duckdb_tables(source, connection, table, limits, builder, progress, mapper)
-        return None
+        return _read_database(source.name, connection, table, limits, builder, progress, mapper)
+
+
+def _read_database(
+    source: str,
+    connection: Any,
+    table: str | None,
+    limits: Limits,
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None,
+    mapper: TableMapper | None,
+) -> str | None:
+    """Read an open database; return the fingerprint if gaifman wrote it."""
+    names = {name for schema, name in list_tables(connection) if schema == MAIN_SCHEMA}
+    if table is None and {"gaifman", "objects", "relations"} <= names:
+        return _read_native(_ColumnReader(source, connection, builder), names, builder, progress)
+    read_duckdb_tables(source, connection, table, limits, builder, progress, mapper)
+    return None
+
+
+def is_connection(found: object) -> bool:
+    """Whether an object is an open connection to DuckDB, or one of Python's sqlite3."""
+    name = f"{type(found).__module__}.{type(found).__name__}"
+    return name.endswith("duckdb.DuckDBPyConnection") or any(
+        f"{cls.__module__}.{cls.__name__}" == "sqlite3.Connection" for cls in type(found).__mro__
+    )
+
+
+def read_connection(
+    connection: Any,
+    source: str,
+    table: str | None,
+    limits: Limits,
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None = None,
+    mapper: TableMapper | None = None,
+) -> str:
+    """Read tables of a connection that the user opened, and return the kind of the database.
+
+    `source` is its name for messages.
+    """
+    if hasattr(connection, "row_factory"):
+        with translate_sqlite_errors(source), _plain_rows(connection):
+            read_sqlite_tables(source, connection, table, limits, builder, progress, mapper)
+        return "sqlite"
+    with translate_duckdb_errors(source):
+        _read_database(source, connection.cursor(), table, limits, builder, progress, mapper)
+    return "duckdb"
+
+
+@contextmanager
+def _plain_rows(connection: Any) -> Iterator[None]:
+    """Let an SQLite connection return tuples of text, and restore what the user has set."""
+    kept = connection.row_factory, connection.text_factory
+    connection.row_factory, connection.text_factory = None, str
+    try:
+        yield
+    finally:
+        connection.row_factory, connection.text_factory = kept
 
 
 def _read_native(

@@ -191,8 +191,9 @@ class _PlannedClause:
 class TableMapper:
     """Plans tables by a mapping, and knows which of its clauses were used."""
 
-    def __init__(self, mapping: TableMapping) -> None:
-        self.mapping = mapping
+    def __init__(self, mapping: TableMapping, implied: bool = False) -> None:
+        """`implied` means that the table's columns say the mapping, not the user."""
+        self.mapping, self._implied = mapping, implied
         self._tables: list[TableColumns] = []
         self._used: set[Clause] = set()
         self._id_used = mapping.id is None
@@ -223,6 +224,15 @@ class TableMapper:
         self._used.update(clauses)
         self._id_used |= row_id is not None
         return _Planner(self.mapping, columns, first, row_id, clauses).plan(self.mapping.wide and row_id is not None)
+
+    def start(self, columns: TableColumns, first: TableBatch, builder: KnowledgeBaseBuilder) -> TablePlan:
+        """Return the plan of a table that the mapping concerns, and note how it is read."""
+        plan = self.plan(columns, first)
+        assert plan is not None
+        if not self._implied:
+            plan.note_reading(builder)
+        plan.note_kinds(builder)
+        return plan
 
     def check_used(self) -> None:
         """Raise for the first column of the mapping that no table has."""
@@ -390,13 +400,16 @@ class TablePlan:
     row_id: _ObjectColumn | None
     """Column of the object of each row, which is known also without facts; None if rows are no objects."""
 
-    def note(self, builder: KnowledgeBaseBuilder) -> None:
+    def note_reading(self, builder: KnowledgeBaseBuilder) -> None:
         """Note how the table is read, and which columns are not."""
         how = "with one object per row" if self.row_id else "by the mapping"
         builder.add_note(1, f"tables read {how}", self.columns.source, f"table read {how}")
         if self.unread:
             shown = ", ".join(shorten(name) or "one without a name" for name in self.unread[:MAX_SHOWN])
             builder.add_note(len(self.unread), "columns not read", f"{self.columns.source}: {shown}", "column not read")
+
+    def note_kinds(self, builder: KnowledgeBaseBuilder) -> None:
+        """Note the columns whose objects are named by their kind."""
         objects = [one for planned in self.clauses for one in planned.objects]
         for one in sorted({one for one in objects if one.prefix}, key=lambda one: one.number):
             name = self.columns.names[one.number]

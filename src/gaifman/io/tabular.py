@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
@@ -325,7 +325,7 @@ def read_table(
     if delimiter != ("," if suffix == ".csv" else "\t"):
         word = f"separated by {_DELIMITERS[delimiter].split()[1]}s"
         builder.add_note(1, f"files whose columns are {word}", first.source, f"file whose columns are {word}")
-    named = _mapped_columns(first, delimiter, header, mapper) if mapper else None
+    named = _text_columns(first, delimiter, header, mapper) if mapper else None
     if mapper and named:
         rows = read_csv_rows(chain([first], blocks), delimiter)
         return _read_mapped(rows, named, header is None, mapper, builder)
@@ -359,11 +359,29 @@ def _find_layout(
 # Tables that are read by a mapping
 
 
-def _mapped_columns(first: TextBlock, delimiter: str, header: bool | None, mapper: TableMapper) -> TableColumns | None:
-    """Return the columns of a table; None if the mapping does not concern it. Without a header they are 1, 2, 3 …"""
+def _text_columns(first: TextBlock, delimiter: str, header: bool | None, mapper: TableMapper) -> TableColumns | None:
     part = next(part for part in read_csv_rows(iter([_first_lines(first)]), delimiter) if len(part))
-    words = tuple(word.strip() for word in part.row(0))
-    named = TableColumns(part.source, file_stem(part.source), words, locate=lambda column: part.location(0, column))
+    return mapped_columns(
+        part.source, file_stem(part.source), part.row(0), header, mapper, lambda column: part.location(0, column)
+    )
+
+
+def mapped_columns(
+    source: str,
+    table: str,
+    first: Sequence[object],
+    header: bool | None,
+    mapper: TableMapper,
+    locate: Callable[[int], Location] | None = None,
+) -> TableColumns | None:
+    """Return the columns of a table by its first row; None if the mapping does not concern it.
+
+    Only names of a header can be located. Without a header the columns are 1, 2, 3 …
+    """
+    words = tuple(str(word).strip() for word in first)
+    text = "\t".join(words)
+    place = locate or (lambda column: Location(source, 1, 1 + text.find(words[column]), text, len(words[column])))
+    named = TableColumns(source, table, words, locate=place)
     if header is None:
         header = mapper.names_columns(named) or (mapper.mapping.wide and mapper.mapping.id is None)
     numbered = replace(named, names=tuple(str(column + 1) for column in range(len(words))), locate=None)
@@ -391,21 +409,19 @@ def _read_mapped(
     part = next(part for part in rows if len(part))
     if columns.locate:
         part = part.tail(1)
-    _check_cells(part, columns)
+    check_cells(part, columns)
     if detected and not columns.locate and may_be_header(_sample(part)):
         hint = "set --header or --no-header (in Python header=True or False)"
         raise InputError("the first row may be a header or data", location=part.location(0, 0), hint=hint)
-    plan = mapper.plan(columns, part)
-    assert plan is not None
-    plan.note(builder)
+    plan = mapper.start(columns, part, builder)
     plan.add(part, builder)
     for part in rows:
-        _check_cells(part, columns)
+        check_cells(part, columns)
         plan.add(part, builder)
     return "table"
 
 
-def _check_cells(rows: RowBatch, columns: TableColumns) -> None:
+def check_cells(rows: RowBatch, columns: TableColumns) -> None:
     """Refuse a row that does not have a cell for each column."""
     wrong = rows.widths != len(columns.names)
     if not wrong.any():

@@ -107,11 +107,23 @@ def test_every_table_is_read_or_the_named_one(tmp_path: Path, make) -> None:  # 
 
 
 @pytest.mark.parametrize("make", [make_duckdb, make_sqlite])
-def test_a_null_name_is_an_error_with_its_row(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
+def test_a_row_with_a_null_name_is_skipped_and_noted(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
     path = make(
         tmp_path / "x.db",
         "CREATE TABLE t (head VARCHAR, relation VARCHAR, tail VARCHAR)",
         "INSERT INTO t VALUES ('a', 'r', 'b'), ('a', NULL, 'c')",
+    )
+    kb = read(path)
+    assert contents(kb) == ["r(a, b)."]
+    assert f"1 row with NULL skipped, such as {path}, table t" in map(str, kb.notes)
+
+
+@pytest.mark.parametrize("make", [make_duckdb, make_sqlite])
+def test_an_empty_name_is_an_error_with_its_row(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
+    path = make(
+        tmp_path / "x.db",
+        "CREATE TABLE t (head VARCHAR, relation VARCHAR, tail VARCHAR)",
+        "INSERT INTO t VALUES ('a', 'r', 'b'), ('a', '', 'c')",
     )
     with pytest.raises(InputError) as caught:
         read(path)

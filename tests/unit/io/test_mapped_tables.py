@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -208,6 +211,60 @@ def test_databases_are_read_by_the_same_mapping(tmp_path: Path, kind: str) -> No
     with pytest.raises(InputError, match="neither a relation nor attributes") as caught:
         read(path)
     assert "--wide --id employee_id" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "records", "tuples"])
+def test_python_objects_are_read_by_the_same_mapping(kind: str) -> None:
+    columns = {"employee_id": [7, 8], "name": ["ann", "bob"], "boss_id": [8, None], "pay": [10.5, None]}
+    rows = list(zip(*columns.values(), strict=True))
+    objects: dict[str, Callable[[], object]] = {
+        "pandas": lambda: pd.DataFrame(columns),
+        "polars": lambda: pl.DataFrame(columns),
+        "arrow": lambda: pa.table(columns),
+        "records": lambda: [dict(zip(columns, row, strict=True)) for row in rows],
+        "tuples": lambda: [tuple(columns), *rows[:1]],  # rows of tuples with None are skipped
+    }
+    found = objects[kind]()
+    expected = ["boss('employee/7', 'boss/8').", "name('employee/7', ann).", "name('employee/8', bob)."]
+    kb = read(found, wide=True, id="employee_id")
+    assert contents(kb) == [*(expected[:2] if kind == "tuples" else expected), "pay(employee/7) = 10.5"]
+    with pytest.raises(InputError, match="has no column bos_id") as caught:
+        read(found, map="employee_id boss bos_id")
+    assert caught.value.suggestions == ("boss_id",)
+
+
+def test_rows_without_names_have_numbers() -> None:
+    kb = read([(7, 8), (8, 9)], map="1:node next 2:node")
+    assert contents(kb) == ["next('node/7', 'node/8').", "next('node/8', 'node/9')."]
+    with pytest.raises(InputError, match="expected 2 columns"):
+        read([(7, 8), (8, 9, 10)], map="1:node next 2:node")
+
+
+def test_a_relation_over_integers_needs_no_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "x.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE rated AS SELECT 7 AS user_id, 7 AS item_id")
+    kb = read(path)
+    assert contents(kb) == ["rated('user/7', 'item/7')."]
+    assert not any("mapping" in note for note in notes(kb))
+
+
+KEYS = [
+    "CREATE TABLE dept (id INTEGER PRIMARY KEY, name VARCHAR)",
+    "CREATE TABLE staff (id INTEGER PRIMARY KEY, dept_id INTEGER REFERENCES dept (id))",
+    "INSERT INTO dept VALUES (1, 'hr')",
+    "INSERT INTO staff VALUES (7, 1)",
+]
+
+
+def test_a_mapping_comes_before_keys(tmp_path: Path) -> None:
+    path = tmp_path / "x.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        for statement in KEYS:
+            connection.execute(statement)
+    kb = read(path, map="staff.id works_in dept_id")
+    assert "works_in('staff/7', 'dept/1')." in contents(kb)
+    assert "name('dept/1', hr)." in contents(kb)
 
 
 def test_a_table_without_rows_has_no_facts(tmp_path: Path) -> None:
