@@ -119,6 +119,7 @@ def read_url(
     source = hide_password(url)
     if SCHEMES[scheme] == "sqlite":
         path = _sqlite_path(url)
+        check_exists(path)
         with _connect("sqlite", f"file:{quote(str(path.resolve()))}?mode=ro", source, set()) as connection:
             read_sqlite_tables(source, connection, table, limits, builder, progress, mapper, SQLiteStream)
         return "sqlite"
@@ -145,9 +146,7 @@ def _sqlite_path(url: str) -> Path:
     if host or not path:
         hint = "write sqlite:///family.db, or sqlite:////home/ann/family.db with a folder that begins with /"
         raise InputError(f"{url} names no file", hint=hint)
-    found = Path(unquote(path))
-    check_exists(found)
-    return found
+    return Path(unquote(path))
 
 
 def _libpq_url(url: str) -> str:

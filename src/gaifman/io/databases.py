@@ -277,13 +277,16 @@ def count_skipped_rows(skipped: int, source: str, first: int, builder: Knowledge
 
 def _read_by_keys(table: SourceTable, plan: KeyPlan, limits: Limits, builder: KnowledgeBaseBuilder) -> None:
     """Read a table of objects with keys, or a link table."""
-    builder.add_note(1, "tables read by their keys", table.source, "table read by its keys")
+    said = ", ".join(reading.name for reading in plan.readings)
+    builder.add_note(1, "tables read by their keys", f"{table.source}: {shorten(said, 100)}", "table read by its keys")
     for column in plan.skipped:
         what = f"{table.source}, column {shorten(column)}"
         builder.add_note(1, "columns of other kinds skipped", what, "column of another kind skipped")
     first = 1
     for batch in _fetch_in_time(table, plan.columns, None, None, limits):
-        for rows, reading in plan.read_rows(table.source, batch, first):
+        found = plan.read_rows(table.source, batch, first)
+        count_skipped_rows(len(batch) - len(found[0][0]), table.source, first, builder)  # their key is NULL
+        for rows, reading in found:
             add_rows(rows, reading.layout, builder)
         first += len(batch)
 

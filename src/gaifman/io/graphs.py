@@ -15,6 +15,7 @@ import numpy as np
 
 from gaifman.errors import InputError, Location, shorten
 from gaifman.io.files import BATCH_SIZE, InputFile, ScratchFolder
+from gaifman.io.objects import is_of
 from gaifman.io.tabular import DEFAULT_LAYOUTS, RowBatch, TableLayout, add_rows
 from gaifman.kb.builder import KnowledgeBaseBuilder
 
@@ -31,16 +32,12 @@ _FACTS = replace(DEFAULT_LAYOUTS["nary"], number_column=1)
 
 def is_networkx(found: object) -> bool:
     """Whether an object is a graph of networkx."""
-    return _is_of(found, "networkx") and hasattr(found, "is_multigraph")
+    return is_of(found, "networkx") and hasattr(found, "is_multigraph")
 
 
 def is_rdflib(found: object) -> bool:
     """Whether an object is a graph or dataset of rdflib."""
-    return _is_of(found, "rdflib") and hasattr(found, "serialize")
-
-
-def _is_of(found: object, library: str) -> bool:
-    return any(cls.__module__.split(".", 1)[0] == library for cls in type(found).__mro__)
+    return is_of(found, "rdflib") and hasattr(found, "serialize")
 
 
 def serialize_rdflib(graph: Any, source: str, scratch: ScratchFolder) -> InputFile:

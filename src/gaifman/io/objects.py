@@ -87,13 +87,13 @@ class TableReader:
         """Read an object; `source` is its name for messages, `name` that of its relation, if it is known."""
         if isinstance(found, Mapping):
             self._read_mapping(found, source, name)
-        elif _module(found) == "pandas" and hasattr(found, "columns"):
+        elif is_of(found, "pandas") and hasattr(found, "columns"):
             self._read_pandas(found, source, name)
         elif isinstance(found, np.ndarray):
             self._read_array(found, source, name)
         elif (stream := _arrow_stream(found, source)) is not None:
             self._read_arrow(stream, source, name or _alias(found))
-        elif isinstance(found, Iterable) and not _is_column(found):
+        elif isinstance(found, Iterable) and not _is_column(found) and not hasattr(found, "columns"):
             self._read_iterable(found, source, name)
         else:
             raise unknown_object(found)
@@ -531,6 +531,11 @@ def _decoded(column: str) -> str:
 # What an object is
 
 
+def is_of(found: object, library: str) -> bool:
+    """Whether a class of an object is of a library."""
+    return any(cls.__module__.split(".", 1)[0] == library for cls in type(found).__mro__)
+
+
 def _module(found: object) -> str:
     """Return the first part of the name of the module of an object's class."""
     return type(found).__module__.split(".", 1)[0]
@@ -571,6 +576,7 @@ def _remedy(found: object) -> str:
     methods = {
         "to_frame": "to_frame(), or the whole data frame",
         "toPandas": "toPandas()",
+        "to_pandas": "to_pandas()",
         "to_arrow": "to_arrow()",
         "compute": "compute()",
         "numpy": "numpy()",

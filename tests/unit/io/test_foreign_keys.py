@@ -217,6 +217,21 @@ def test_sqlite_ignores_capitals_and_may_leave_columns_out(tmp_path: Path) -> No
     ]
 
 
+def test_rows_without_a_key_are_skipped_and_noted(tmp_path: Path) -> None:
+    path = make_sqlite(
+        tmp_path / "x.db",
+        "CREATE TABLE person (code TEXT PRIMARY KEY, age INTEGER, town TEXT)",  # SQLite allows NULL in such a key
+        "INSERT INTO person VALUES ('ann', 30, 'rome'), (NULL, 40, 'rome'), ('', 40, 'rome')",
+    )
+    kb = read(path)
+    assert contents(kb) == ["person(ann).", "town(ann, rome).", "age(ann) = 30.0"]
+    assert [str(note) for note in kb.notes] == [
+        f"1 table read by its keys, such as {path}, table person: person, age, town",
+        f"2 rows with NULL skipped, such as {path}, table person",
+        f"1 file read as sqlite, such as {path}",
+    ]
+
+
 def test_many_rows_come_in_batches(database: Database) -> None:
     rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30000) SELECT i"
     kb = database(

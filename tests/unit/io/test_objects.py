@@ -42,6 +42,18 @@ class Stream:
         return table.__arrow_c_stream__(requested_schema)
 
 
+class OtherFrame:
+    """A data frame of an unknown library."""
+
+    columns = NAMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def to_pandas(self) -> pd.DataFrame:
+        return frame()
+
+
 def frame(rows: Any = FAMILY, names: Any = NAMES) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(names))
 
@@ -249,6 +261,7 @@ def test_every_kind_of_table_holds_the_same_facts(rows: list[tuple[Any, ...]]) -
         (lambda: pd.Series(["a"]), r"pandas Series cannot be read\nhint: give its .to_frame\(\)"),
         (lambda: pl.Series(["a"]), r"polars Series cannot be read\nhint: give its .to_frame\(\)"),
         (lambda: pa.array(["a"]), "pyarrow StringArray cannot be read"),
+        (OtherFrame, r"OtherFrame cannot be read\nhint: give its .to_pandas\(\)"),
         (lambda: sys.stdin, "cannot be read\nhint: give the name of the file"),
         (lambda: sqlite3, "give the URL of the database: postgresql://user@host/db"),
         (lambda: ("ann", "parent", "bob"), r"tuple, row 1: 'ann' is not a tuple\nhint: give files one by one"),
