@@ -315,6 +315,21 @@ def test_the_next_steps_read_the_files_with_the_same_options() -> None:
     assert len(found["model"].kb.objects) == 25
 
 
+@pytest.mark.usefixtures("folder")
+def test_the_next_steps_read_a_table_by_the_same_mapping() -> None:
+    rows = [f"{number},dept {number % 3},{20 + number}" for number in range(24)]
+    Path("staff.csv").write_text("\n".join(["staff_id,dept,age", *rows, ""]))
+    words = ("--wide", "--id", "staff_id", "--map", "staff_id works_in dept")
+    result = here("train", "staff.csv", "works_in(x, y)", "-o", "m.gaifman", *QUICK, *words)
+    flags = "--map 'staff_id works_in dept' --id staff_id --wide"
+    assert flags in result.stderr
+    assert 'gaifman.read("staff.csv", map=["staff_id works_in dept"], id="staff_id", wide=True)' in result.stderr
+    found: dict[str, Any] = {}
+    exec(python_lines(result.stderr), found)
+    assert found["model"].kb.value("age", "staff/7") == 27
+    assert str(refused("info", "staff.csv", "--map", "staff_id dept")).startswith("staff.csv, line 2, column 3: not a")
+
+
 def test_a_stop_is_reported_as_json_and_force_starts_again(folder: Path) -> None:
     with training(folder, "--json") as process:
         code, stderr = stop(process, signal.SIGINT)

@@ -124,6 +124,49 @@ def _sampling_options(
 
 
 @dataclass(frozen=True, slots=True)
+class MappingOptions:
+    """What the columns of tables are."""
+
+    map: tuple[str, ...] = ()
+    id: str | None = None
+    wide: bool = False
+    separator: str | None = None
+    ignore: tuple[str, ...] = ()
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the options that are given, as arguments of `gaifman.read` that JSON can hold."""
+        given = {"map": [*self.map], "id": self.id, "wide": self.wide, "separator": self.separator}
+        return {name: value for name, value in (given | {"ignore": [*self.ignore]}).items() if value}
+
+    @classmethod
+    def from_arguments(cls, given: dict[str, Any]) -> MappingOptions:
+        """Return the options with these arguments."""
+        options: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+        }
+        return cls(**options)
+
+    def check(self) -> None:
+        """Raise at a mistake in the mapping."""
+        if arguments := self.arguments():
+            from gaifman.io.mapping import make_mapping
+
+            make_mapping(clauses=arguments.pop("map", ()), **arguments)
+
+    def flags(self) -> list[str]:
+        """Return the options as words of a command.
+
+        >>> MappingOptions(map=("a likes b",), wide=True).flags()
+        ['--map', 'a likes b', '--wide']
+        """
+        words = []
+        for name, value in self.arguments().items():
+            for one in value if isinstance(value, list) else [value]:
+                words += [f"--{name}"] if one is True else [f"--{name}", one]
+        return words
+
+
+@dataclass(frozen=True, slots=True)
 class InputOptions:
     """How a command reads its files."""
 
@@ -138,6 +181,7 @@ class InputOptions:
     """Whether the first line of a table is a header; None to detect it."""
     limits: tuple[str, ...] = ()
     """Limits of `--limit`: `facts=1000000`."""
+    mapping: MappingOptions = MappingOptions()
 
     def read(self, *sources: str) -> KnowledgeBase:
         """Read the files and the extra files; `demo` is the bundled one, unless a file has that name."""
@@ -145,7 +189,8 @@ class InputOptions:
 
         names = [*sources, *self.extra_files]
         bundled = [name == "demo" and not Path("demo").exists() for name in names]
-        if all(bundled) and len(names) == 1 and self.file_format is None and self.table is None:
+        plain = self.file_format is None and self.table is None and self.mapping == MappingOptions()
+        if all(bundled) and len(names) == 1 and plain:
             return io.demo()
         paths = [str(DEMO_FILE) if is_demo else name for name, is_demo in zip(names, bundled, strict=True)]
         iris: Any = self.iris
@@ -158,6 +203,7 @@ class InputOptions:
                 header=self.header,
                 limits=parse_limits(self.limits),
                 progress=report,
+                **self.mapping.arguments(),
             )
 
     def without_extra_files(self) -> InputOptions:
@@ -173,7 +219,7 @@ class InputOptions:
         """Return the options as words of a command."""
         header = [] if self.header is None else ["--header" if self.header else "--no-header"]
         words = [word for name, value in self.arguments().items() for word in (f"--{name}", value)]
-        return [*words, *header, *(word for limit in self.limits for word in ("--limit", limit))]
+        return [*words, *header, *self.mapping.flags(), *(word for limit in self.limits for word in ("--limit", limit))]
 
 
 def input_options(command: Command) -> Command:
@@ -196,11 +242,18 @@ def _reading_options(command: Command) -> Command:
         iris: str,
         header: bool | None,
         limits: tuple[str, ...],
+        table_map: tuple[str, ...],
+        row_id: str | None,
+        wide: bool,
+        separator: str | None,
+        ignore: tuple[str, ...],
         extra_files: tuple[str, ...] = (),
         **settings: Any,
     ) -> Any:
-        parse_limits(limits)  # a mistake is reported before the work begins
-        reading = InputOptions(file_format, table, iris, extra_files, header, limits)
+        mapping = MappingOptions(table_map, row_id, wide, separator, ignore)
+        parse_limits(limits)  # mistakes are reported before the work begins
+        mapping.check()
+        reading = InputOptions(file_format, table, iris, extra_files, header, limits, mapping)
         return command(*arguments, reading=reading, **settings)
 
     found: Any = with_reading
@@ -212,6 +265,7 @@ def _reading_options(command: Command) -> Command:
             metavar="NAME=NUMBER",
             help=f"Read more or less than by default: {', '.join(FILE_LIMITS)}.",
         ),
+        *_mapping_options(),
         click.option(
             "--header/--no-header",
             default=None,
@@ -235,6 +289,25 @@ def _reading_options(command: Command) -> Command:
     ):
         found = option(found)
     return found  # type: ignore[no-any-return]
+
+
+def _mapping_options() -> list[Callable[[Command], Command]]:
+    return [
+        click.option(
+            "--ignore", multiple=True, metavar="COLUMN", help="Column of tables that is not read. Repeatable."
+        ),
+        click.option("--separator", metavar="TEXT", help="What separates several objects in a cell of a table."),
+        click.option("--wide", is_flag=True, help="Tables have one object per row: other columns describe it."),
+        click.option("--id", "row_id", metavar="COLUMN", help="Column of the object of a row.  [default: the first]"),
+        click.option(
+            "--map",
+            "table_map",
+            multiple=True,
+            metavar="MAPPING",
+            help='What columns of tables are: "employee works_in dept", "employee is person", "employee age", '
+            '"gave(giver, gift, receiver)". Repeatable.',
+        ),
+    ]
 
 
 def command_text(words: Sequence[str] | None = None) -> str:
@@ -261,6 +334,8 @@ def python_snippet(
     ['import gaifman', 'kb = gaifman.demo()', 'model = gaifman.load("m.gaifman", kb)']
     >>> python_snippet(["demo", "more.facts"], InputOptions())[1]
     'kb = gaifman.demo().with_facts(gaifman.read("more.facts").facts())'
+    >>> python_snippet(["staff.csv"], InputOptions(mapping=MappingOptions(id="name", wide=True)))[1]
+    'kb = gaifman.read("staff.csv", id="name", wide=True)'
     """
     from gaifman.io.database_urls import hide_password, is_url
 
@@ -273,6 +348,8 @@ def python_snippet(
 
     options = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in reading.arguments().items()]
     options += [] if reading.header is None else [f"header={reading.header}"]
+    for name, value in reading.mapping.arguments().items():
+        options.append(f"{name}={value if value is True else json.dumps(value, ensure_ascii=False)}")
     if reading.limits:
         options.append(f"limits=gaifman.Limits({', '.join(reading.limits)})")
     bundled = sources[0] == "demo" and not Path("demo").exists() and not options

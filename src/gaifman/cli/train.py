@@ -17,6 +17,7 @@ from gaifman.cli.console import (
     MAX_LISTED,
     Command,
     InputOptions,
+    MappingOptions,
     check_overwrite,
     command_text,
     json_option,
@@ -227,6 +228,7 @@ def train(
         "iris": reading.iris,
         "header": reading.header,
         "limits": [*reading.limits],
+        "mapping": reading.mapping.arguments(),
     }
     record: dict[str, Any] = {
         "kb": {**kbs, **files, "working_dir": str(Path.cwd())},
@@ -431,6 +433,7 @@ def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOp
         tuple(extra_files),
         record["header"],
         tuple(record["limits"]),
+        MappingOptions.from_arguments(record["mapping"]),
     )
 
 

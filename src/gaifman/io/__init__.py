@@ -10,6 +10,7 @@ write(kb, "family.duckdb")                     atomic: an error leaves the old f
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -37,6 +38,8 @@ from gaifman.io.files import (
     read_blocks,
 )
 from gaifman.io.graphs import is_networkx, is_rdflib, read_networkx, serialize_rdflib
+from gaifman.io.mapped_tables import TableMapper
+from gaifman.io.mapping import TableMapping, make_mapping
 from gaifman.io.objects import TableReader, describe
 from gaifman.io.rdf import IriStyle, NodeNamer, read_rdf
 from gaifman.io.tabular import read_table
@@ -49,13 +52,18 @@ __all__ = ["READ_FORMATS", "SUFFIXES", "TABLE_FORMATS", "WRITE_FORMATS", "demo",
 
 
 @checked
-def read(
+def read(  # noqa: PLR0913 - each says something else of the data
     *sources: object,
     format: str | None = None,  # noqa: A002
     limits: Limits = DEFAULT_LIMITS,
     table: str | None = None,
     iris: IriStyle = "full",
     header: bool | None = None,
+    map: str | Sequence[str] = (),  # noqa: A002
+    id: str | None = None,  # noqa: A002
+    wide: bool = False,
+    separator: str | None = None,
+    ignore: str | Sequence[str] = (),
     progress: ProgressCallback | None = None,
 ) -> KnowledgeBase:
     """Read one or more sources into one knowledge base.
@@ -68,7 +76,14 @@ def read(
     `format` is one of `READ_FORMATS`; by default it is detected for each file. `table` is the table of a database to
     read, `schema.table` if needed; by default all. `iris="local"` shortens the names of RDF to the part after the last
     `#` or `/`. `header` says whether the first line of a text table names its columns; by default that is detected and
-    reported. `limits` bounds the length of a line, the bytes and the facts. `progress` is called with the phase, the
+    reported.
+
+    `map` says what the columns of tables are: `map=["employee works_in dept", "employee is person", "employee age"]`.
+    With `wide`, a row describes the object in the column `id`, by default the first: other columns of numbers are
+    attributes, columns of text are relations. `separator` separates several objects in a cell, `ignore` names columns
+    that are not read.
+
+    `limits` bounds the length of a line, the bytes and the facts. `progress` is called with the phase, the
     bytes read and the size of the file.
     """
     if not sources:
@@ -78,10 +93,19 @@ def read(
         raise InputError(f"iris must be one of {', '.join(get_args(IriStyle))}, got {iris!r}")
     if sum(isinstance(source, str) and source == STDIN for source in sources) > 1:
         raise InputError("standard input can be read only once")
-    reader = _Reader(limits, table, iris, header, progress, KnowledgeBaseBuilder(limits.facts))
+    mapper = _make_mapper(make_mapping(map, id, wide, separator, ignore), format)
+    reader = _Reader(limits, table, iris, header, mapper, progress, KnowledgeBaseBuilder(limits.facts))
     for source in sources:
         reader.read(source, format)
     return reader.finish()
+
+
+def _make_mapper(mapping: TableMapping, file_format: str | None) -> TableMapper | None:
+    if mapping and file_format in TABLE_FORMATS:
+        raise InputError(
+            f"the format {file_format} and a mapping both say what the columns are", hint="leave out one of them"
+        )
+    return TableMapper(mapping) if mapping else None
 
 
 @dataclass
@@ -92,6 +116,8 @@ class _Reader:
     table: str | None
     iris: IriStyle
     header: bool | None
+    mapper: TableMapper | None
+    """Reads tables by a mapping; None without one."""
     progress: ProgressCallback | None
     builder: KnowledgeBaseBuilder
     sources: int = 0
@@ -103,12 +129,17 @@ class _Reader:
         """The names of RDF nodes, over all files."""
         return NodeNamer(self.iris)
 
+    @property
+    def _how(self) -> tuple[Limits, KnowledgeBaseBuilder, ProgressCallback | None, TableMapper | None]:
+        """What readers of tables need."""
+        return self.limits, self.builder, self.progress, self.mapper
+
     def read(self, source: object, file_format: str | None) -> None:
         """Read a file, database or object into the builder."""
         self.sources += 1
         if is_url(source):
             self._check_no_format(hide_password(str(source)), file_format)
-            kind = read_url(str(source), self.table, self.limits, self.builder, self.progress)
+            kind = read_url(str(source), self.table, *self._how)
             text = f"databases read as {kind}", hide_password(str(source)), f"database read as {kind}"
             self.builder.add_note(1, *text)
         elif isinstance(source, str | os.PathLike):
@@ -126,7 +157,7 @@ class _Reader:
         name = describe(source)
         if is_connection(source):
             self._check_no_format(name, file_format)
-            kind = read_connection(source, name, self.table, self.limits, self.builder, self.progress)
+            kind = read_connection(source, name, self.table, *self._how)
             self.builder.add_note(1, f"databases read as {kind}", name, f"database read as {kind}")
             return
         if self.table is not None:
@@ -138,7 +169,7 @@ class _Reader:
         if file_format not in (None, *TABLE_FORMATS):
             hint = f"formats of rows without column names: {', '.join(TABLE_FORMATS)}"
             raise InputError(f"{name} cannot be read as {file_format}", hint=hint)
-        reader = TableReader(self.limits, self.builder, file_format, self.header, self.progress)
+        reader = TableReader(self.limits, self.builder, file_format, self.header, self.progress, self.mapper)
         reader.read(source, name)
 
     def _read_graph(self, graph: Any, name: str) -> None:
@@ -160,11 +191,11 @@ class _Reader:
             raise InputError(f"{source.name} is not a database and has no table {self.table}")
         match file_format:
             case "parquet":
-                read_parquet(source, self.limits, self.builder, self.progress)
+                read_parquet(source, *self._how)
             case "duckdb":
-                self.fingerprint = read_duckdb(source, self.table, self.limits, self.builder, self.progress)
+                self.fingerprint = read_duckdb(source, self.table, *self._how)
             case "sqlite":
-                read_sqlite(source, self.table, self.limits, self.builder, self.progress)
+                read_sqlite(source, self.table, *self._how)
             case _:
                 return self._read_text_file(source, file_format)
         return file_format
@@ -178,11 +209,13 @@ class _Reader:
                 read_rdf(blocks, source.name, file_format, self.namer, self.builder)
             case _:
                 layout = file_format if file_format in TABLE_FORMATS else None
-                return read_table(blocks, file_suffix(source.name), layout, self.builder, self.header)
+                return read_table(blocks, file_suffix(source.name), layout, self.builder, self.header, self.mapper)
         return file_format
 
     def finish(self) -> KnowledgeBase:
         """Return the knowledge base, with a note if a file of gaifman was changed by another program."""
+        if self.mapper:
+            self.mapper.check_used()
         kb = self.builder.build()
         if self.sources == 1 and self.fingerprint not in (None, kb.fingerprint):
             note = Note(1, "fingerprint mismatch: the file has changed since it was written", str(self.fingerprint))

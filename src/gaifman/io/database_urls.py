@@ -36,6 +36,7 @@ from gaifman.io.databases import (
 )
 from gaifman.io.files import BATCH_SIZE, check_exists
 from gaifman.io.foreign_keys import KeySchema
+from gaifman.io.mapped_tables import TableMapper
 from gaifman.kb.builder import KnowledgeBaseBuilder
 
 CONNECT_SECONDS = 15
@@ -104,7 +105,12 @@ def _passwords(url: str) -> set[str]:
 
 
 def read_url(
-    url: str, table: str | None, limits: Limits, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None
+    url: str,
+    table: str | None,
+    limits: Limits,
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None,
+    mapper: TableMapper | None = None,
 ) -> str:
     """Read tables of a database into the builder and return the kind of the database."""
     scheme = _URL.fullmatch(url)[1].lower()  # type: ignore[index]
@@ -115,11 +121,11 @@ def read_url(
         path = _sqlite_path(url)
         check_exists(path)
         with _connect("sqlite", f"file:{quote(str(path.resolve()))}?mode=ro", source, set()) as connection:
-            read_sqlite_tables(source, connection, table, limits, builder, progress, SQLiteStream)
+            read_sqlite_tables(source, connection, table, limits, builder, progress, mapper, SQLiteStream)
         return "sqlite"
     with _connect("postgresql", _libpq_url(url), source, _passwords(url)) as connection:
         connection.begin_read_only()
-        _read_postgresql(connection, source, table, limits, builder, progress)
+        _read_postgresql(connection, source, table, limits, builder, progress, mapper)
     return "postgresql"
 
 
@@ -321,6 +327,7 @@ def _read_postgresql(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None,
+    mapper: TableMapper | None,
 ) -> None:
     """Read tables of a PostgreSQL database; without `table`, those that the user may read, but no views."""
     main = connection.execute("SELECT coalesce(current_schema(), 'public')::text").fetchall()[0][0]
@@ -348,7 +355,7 @@ def _read_postgresql(
         )
         for schema, name in chosen
     ]
-    read_tables(streams, limits, builder, progress, _postgresql_keys(connection, names, columns))
+    read_tables(streams, limits, builder, progress, mapper, _postgresql_keys(connection, names, columns))
 
 
 def _postgresql_keys(

@@ -20,7 +20,18 @@ from gaifman.config import MAX_ARITY, Limits, ProgressCallback, raise_limit_hint
 from gaifman.errors import InputError, Location, shorten, similar_names
 from gaifman.io.files import BATCH_SIZE, InputFile, file_stem, uncompressed_path
 from gaifman.io.foreign_keys import Columns, ForeignKey, KeyPlan, KeySchema, TableKeys
-from gaifman.io.tabular import DEFAULT_LAYOUTS, RowBatch, TableLayout, add_rows, find_header_problem, parse_header
+from gaifman.io.mapped_tables import ListBatch, TableColumns, TableMapper, remove_id
+from gaifman.io.mapping import Clause, Column, TableMapping
+from gaifman.io.readings import Table
+from gaifman.io.tabular import (
+    DEFAULT_LAYOUTS,
+    SAMPLE_ROWS,
+    RowBatch,
+    TableLayout,
+    add_rows,
+    find_header_problem,
+    parse_header,
+)
 from gaifman.kb.builder import KnowledgeBaseBuilder
 
 ColumnKind = Literal["text", "integer", "float", "boolean", "other"]
@@ -70,14 +81,11 @@ def plan_passes(table: SourceTable) -> list[TablePass]:
     named = _passes_by_column_names(words, table.source)
     if named:
         return named
-    confidence = next((words[word] for word in ("confidence",) if word in words), None)
-    names = [name for name, kind in table.columns.items() if kind in ("text", "integer") and name != confidence]
-    floats = [name for name, kind in table.columns.items() if kind == "float" and name != confidence]
-    others = [name for name, kind in table.columns.items() if kind in ("boolean", "other") and name != confidence]
-    if not others and not floats and 1 <= len(names) <= MAX_ARITY:
+    relation, confidence, names, floats = _kinds_of_columns(table)
+    if relation == "nary":
         layout = replace(DEFAULT_LAYOUTS["nary"], number_column=1 if confidence else None)
         return [TablePass((*([confidence] if confidence else []), *names), layout, (0, table.name))]
-    if not others and floats and len(names) == 1 and not confidence:
+    if relation == "attributes":
         return [TablePass((names[0], name), DEFAULT_LAYOUTS["attributes"], (1, name), not_null=name) for name in floats]
     described = ", ".join(f"{shorten(name)} ({kind})" for name, kind in list(table.columns.items())[:10])
     raise InputError(
@@ -85,6 +93,43 @@ def plan_passes(table: SourceTable) -> list[TablePass]:
         hint="name the columns head, relation, tail for triples; 1 to 8 columns of text are a relation; "
         "one column of text and others of floats are attributes",
     )
+
+
+def _kinds_of_columns(table: SourceTable) -> tuple[str, str | None, list[str], list[str]]:
+    """Return the format of a table by the kinds of its columns, its confidence, columns of names, and of floats.
+
+    The format is `nary` for a relation with the table's name, `attributes`, or empty. A column of integers holds names
+    if it is alone, or called `user_id`; any other may hold numbers.
+    """
+    confidence = next((name for name in table.columns if name.strip().lower() == "confidence"), None)
+    rest = {name: kind for name, kind in table.columns.items() if name != confidence}
+    names = [name for name, kind in rest.items() if kind in ("text", "integer")]
+    floats = [name for name, kind in rest.items() if kind == "float"]
+    numbers = [name for name in names if rest[name] == "integer" and remove_id(name) in ("", name)]
+    if not {"boolean", "other"}.isdisjoint(rest.values()):
+        return "", confidence, names, floats
+    if not floats and 1 <= len(names) <= MAX_ARITY and (len(names) == 1 or not numbers):
+        return "nary", confidence, names, floats
+    if floats and len(names) == 1 and not confidence:
+        return "attributes", confidence, names, floats
+    return "", confidence, names, floats
+
+
+def implied_mapping(table: SourceTable) -> TableMapping | None:
+    """Return the mapping of a table with integers as names, for which equal integers must become different objects.
+
+    It reads the same as the passes of `plan_passes`, but 7 in the column `user_id` is `user/7`.
+    """
+    words = {name.strip().lower(): name for name in table.columns}
+    if _passes_by_column_names(words, table.source) or "integer" not in table.columns.values():
+        return None
+    relation, confidence, names, _ = _kinds_of_columns(table)
+    if not any(table.columns[name] == "integer" for name in names):
+        return None
+    if relation == "attributes":
+        return TableMapping(id=Column(names[0]), wide=True)
+    number = Column(confidence) if confidence else None
+    return TableMapping((Clause(table.name, tuple(map(Column, names)), None, number),)) if relation else None
 
 
 def _passes_by_column_names(words: Mapping[str, str], source: str) -> list[TablePass]:
@@ -124,22 +169,35 @@ def read_tables(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None,
+    mapper: TableMapper | None = None,
     keys: KeySchema | None = None,
 ) -> None:
-    """Read tables into the builder; `keys` are the primary and foreign keys of their database."""
+    """Read tables into the builder: by a mapping, by the keys of their database, or by their columns."""
     keys = keys or KeySchema()
     for table in tables:
         if progress:
             progress(f"reading {table.name}", 0, None)
-        plan = keys.plan(table.name)
-        if plan:
+        columns, plan = table_columns(table), keys.plan(table.name)
+        if mapper and mapper.concerns(columns):
+            _read_mapped(table, columns, mapper, limits, builder)
+        elif plan:
             _read_by_keys(table, plan, limits, builder)
         else:
-            _read_by_columns(table, keys.surrogate_key(table.name), limits, builder)
+            _read_by_columns(table, keys.surrogate_key(table.name), limits, builder, mapper)
+
+
+def table_columns(table: SourceTable) -> TableColumns:
+    """Return the columns of a table for a mapping; digits in columns of text are names."""
+    texts = frozenset(name for name, kind in table.columns.items() if kind == "text")
+    return TableColumns(table.source, table.name, tuple(table.columns), texts=texts)
 
 
 def _read_by_columns(
-    table: SourceTable, surrogate_key: str | None, limits: Limits, builder: KnowledgeBaseBuilder
+    table: SourceTable,
+    surrogate_key: str | None,
+    limits: Limits,
+    builder: KnowledgeBaseBuilder,
+    mapper: TableMapper | None,
 ) -> None:
     """Read a table by the names and kinds of its columns, without the key that only numbers its rows."""
     if surrogate_key:
@@ -147,13 +205,67 @@ def _read_by_columns(
         builder.add_note(1, text, f"{table.source}, column {surrogate_key}", singular)
         table = copy(table)
         table.columns = {name: kind for name, kind in table.columns.items() if name != surrogate_key}
-    for plan in plan_passes(table):
+    if implied := implied_mapping(table):
+        _read_mapped(table, table_columns(table), TableMapper(implied, implied=True), limits, builder)
+        return
+    for plan in plan_table(table, limits, mapper):
         first = 1
         for batch in _fetch_in_time(table, plan.columns, plan.not_null, plan.is_null, limits):
             rows = _rows(table.source, plan, batch, first)
             count_skipped_rows(len(batch) - len(rows), table.source, first, builder)
             add_rows(rows, plan.layout, builder)
             first += len(batch)
+
+
+def takes_several_passes(table: SourceTable) -> bool:
+    """Return whether a table that a mapping does not concern is read more than once."""
+    try:
+        return len(plan_passes(table)) > 1
+    except InputError:
+        return False
+
+
+def plan_table(table: SourceTable, limits: Limits, mapper: TableMapper | None) -> list[TablePass]:
+    """Return the passes that read a table; an error says which mapping could read it."""
+    try:
+        return plan_passes(table)
+    except InputError as error:
+        columns = table_columns(table)
+        missing = mapper.missing_in(columns) if mapper else None
+        if missing:
+            raise missing from None  # a mistake in the mapping, not in the table
+        if columns.names:
+            error.hint = f"{error.hint}; or {_readings(table, columns, limits)}"
+        raise
+
+
+def _readings(table: SourceTable, columns: TableColumns, limits: Limits) -> str:
+    """Return the readings of a table whose columns do not tell what they are."""
+    batch = next(_fetch_in_time(table, columns.names, None, None, limits), [])
+    rows = [list(map(_cell_text, row)) for row in batch[:SAMPLE_ROWS]]
+    name = table.name or "table"
+    return Table("", [columns.names, *rows], True, name=name, texts=columns.texts, is_file=False).hint()
+
+
+def _read_mapped(
+    table: SourceTable, columns: TableColumns, mapper: TableMapper, limits: Limits, builder: KnowledgeBaseBuilder
+) -> None:
+    """Read a table by a mapping."""
+    plan, first = None, 1
+    for batch in _fetch_in_time(table, columns.names, None, None, limits):
+        rows = ListBatch(table.source, [list(map(_cell_text, row)) for row in batch], first)
+        plan = plan or mapper.start(columns, rows, builder)
+        plan.add(rows, builder)
+        first += len(batch)
+    if plan is None:
+        mapper.start(columns, ListBatch(table.source, []), builder)
+
+
+def _cell_text(cell: Cell) -> str:
+    """Return a cell as text; NULL and NaN are empty."""
+    if cell is None or cell != cell:  # noqa: PLR0124 - NaN
+        return ""
+    return cell if isinstance(cell, str) else repr(cell)
 
 
 def count_skipped_rows(skipped: int, source: str, first: int, builder: KnowledgeBaseBuilder) -> None:
@@ -281,7 +393,11 @@ def translate_duckdb_errors(source: InputFile | str) -> Iterator[None]:
 
 
 def read_parquet(
-    source: InputFile, limits: Limits, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None = None
+    source: InputFile,
+    limits: Limits,
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None = None,
+    mapper: TableMapper | None = None,
 ) -> None:
     """Read a Parquet file into the builder."""
     import duckdb
@@ -294,7 +410,7 @@ def read_parquet(
         pattern = re.sub(r"([\[*?])", r"[\1]", str(file))  # DuckDB reads the name as a pattern
         connection.execute(f"CREATE VIEW facts AS FROM read_parquet({quote_literal(pattern)})")
         table = DuckDBTable(connection, source.name, f"{MAIN_SCHEMA}.facts", file_stem(source.name))
-        read_tables([table], limits, builder, progress)
+        read_tables([table], limits, builder, progress, mapper)
 
 
 def list_tables(connection: Any, kind: str = "table") -> list[TableId]:
@@ -313,6 +429,7 @@ def read_duckdb_tables(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None,
+    mapper: TableMapper | None = None,
 ) -> None:
     """Read tables of an open DuckDB database into the builder; `source` is its name for messages."""
     found = list_tables(connection)
@@ -327,7 +444,7 @@ def read_duckdb_tables(
         )
         for schema, name in chosen
     ]
-    read_tables(tables, limits, builder, progress, _duckdb_keys(connection, names))
+    read_tables(tables, limits, builder, progress, mapper, _duckdb_keys(connection, names))
 
 
 def label_tables(tables: Sequence[TableId], main: str) -> dict[TableId, str]:
@@ -410,6 +527,7 @@ def read_sqlite(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None = None,
+    mapper: TableMapper | None = None,
 ) -> None:
     """Read tables of an SQLite database into the builder."""
     import sqlite3
@@ -418,7 +536,7 @@ def read_sqlite(
     with uncompressed_path(source, limits) as file, translate_sqlite_errors(source.name):
         address = f"file:{quote(str(file.resolve()))}?mode=ro"
         with closing(sqlite3.connect(address, uri=True)) as connection:
-            read_sqlite_tables(source.name, connection, table, limits, builder, progress)
+            read_sqlite_tables(source.name, connection, table, limits, builder, progress, mapper)
 
 
 @contextmanager
@@ -441,6 +559,7 @@ def read_sqlite_tables(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None,
+    mapper: TableMapper | None = None,
     make_table: Callable[[Any, str, str], SourceTable] | None = None,
 ) -> None:
     """Read tables of an open SQLite database; `make_table` makes a table of connection, source and name."""
@@ -448,7 +567,7 @@ def read_sqlite_tables(
     chosen = select_tables(source, names, table, views)
     make = make_table or _SQLiteTable
     tables = [make(connection, f"{source}, table {name}", name) for _, name in chosen]
-    read_tables(tables, limits, builder, progress, _sqlite_keys(connection, [name for _, name in names]))
+    read_tables(tables, limits, builder, progress, mapper, _sqlite_keys(connection, [name for _, name in names]))
 
 
 def sqlite_columns(connection: Any, table: str, *, booleans: bool = False) -> dict[str, ColumnKind]:

@@ -32,6 +32,7 @@ from gaifman.io.databases import (
     translate_sqlite_errors,
 )
 from gaifman.io.files import InputFile, ScratchFolder, uncompressed_path
+from gaifman.io.mapped_tables import TableMapper
 from gaifman.kb.builder import KnowledgeBaseBuilder, Locator
 from gaifman.kb.knowledge_base import KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints
@@ -128,6 +129,7 @@ def read_duckdb(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None = None,
+    mapper: TableMapper | None = None,
 ) -> str | None:
     """Read a DuckDB file into the builder; return the fingerprint if gaifman wrote the file."""
     import duckdb
@@ -138,7 +140,7 @@ def read_duckdb(
         duckdb.connect(str(file), read_only=True, config=dict(NO_DISK)) as connection,
     ):
         connection.execute("SET enable_external_access = false")  # an untrusted file must not reach other files
-        return _read_database(source.name, connection, table, limits, builder, progress)
+        return _read_database(source.name, connection, table, limits, builder, progress, mapper)
 
 
 def _read_database(
@@ -148,12 +150,13 @@ def _read_database(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None,
+    mapper: TableMapper | None,
 ) -> str | None:
     """Read an open database; return the fingerprint if gaifman wrote it."""
     names = {name for schema, name in list_tables(connection) if schema == MAIN_SCHEMA}
     if table is None and {"gaifman", "objects", "relations"} <= names:
         return _read_native(_ColumnReader(source, connection, builder), names, builder, progress)
-    read_duckdb_tables(source, connection, table, limits, builder, progress)
+    read_duckdb_tables(source, connection, table, limits, builder, progress, mapper)
     return None
 
 
@@ -172,6 +175,7 @@ def read_connection(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None = None,
+    mapper: TableMapper | None = None,
 ) -> str:
     """Read tables of a connection that the user opened, and return the kind of the database.
 
@@ -179,10 +183,10 @@ def read_connection(
     """
     if hasattr(connection, "row_factory"):
         with translate_sqlite_errors(source), _plain_rows(connection):
-            read_sqlite_tables(source, connection, table, limits, builder, progress)
+            read_sqlite_tables(source, connection, table, limits, builder, progress, mapper)
         return "sqlite"
     with translate_duckdb_errors(source):
-        _read_database(source, connection.cursor(), table, limits, builder, progress)
+        _read_database(source, connection.cursor(), table, limits, builder, progress, mapper)
     return "duckdb"
 
 

@@ -30,6 +30,7 @@ UNCHECKED_EXPANSION = 100_000_000
 BATCH_SIZE = 20_000
 """Rows that a reader passes on at once."""
 
+_SAVE_AS_UTF_8 = 'save the file as UTF-8 (in a spreadsheet as "CSV UTF-8"), or convert it:'
 _GZIP_MAGIC = b"\x1f\x8b"
 _DUCKDB_MAGIC = b"DUCK"
 
@@ -61,7 +62,10 @@ class TextBlock:
         """Raise if the block contains a NUL, as binary files do."""
         offset = self.data.find(b"\0")
         if offset >= 0:
-            raise InputError("the file contains a NUL character; it is not text", location=self.location(offset))
+            wide = self.line == 1 and self.data[:40].count(b"\0") >= len(self.data[:40]) // 3
+            hint = f"perhaps it is UTF-16: {_SAVE_AS_UTF_8} iconv -f UTF-16LE -t UTF-8 OLD > NEW" if wide else ""
+            message = "the file contains a NUL character; it is not text"
+            raise InputError(message, location=self.location(offset), hint=hint)
 
     def decode(self) -> str:
         """Return the text; raise at the first byte that is not UTF-8."""
@@ -72,7 +76,7 @@ class TextBlock:
             raise InputError(
                 f"the byte 0x{self.data[error.start]:02x} is not UTF-8",
                 location=self.location(error.start),
-                hint="save the file as UTF-8",
+                hint=f"{_SAVE_AS_UTF_8} iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW",
             ) from None
 
 
@@ -293,7 +297,8 @@ def has_returns(data: bytes) -> bool:
 def _strip_bom(name: str, data: bytes) -> bytes:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         location = Location(name, 1, 1, data[:40].decode("utf-16", errors="ignore"))
-        raise InputError("the file is UTF-16, not UTF-8", location=location, hint="save the file as UTF-8")
+        hint = f"{_SAVE_AS_UTF_8} iconv -f UTF-16 -t UTF-8 OLD > NEW"
+        raise InputError("the file is UTF-16, not UTF-8", location=location, hint=hint)
     return data.removeprefix(b"\xef\xbb\xbf")
 
 

@@ -32,20 +32,26 @@ from gaifman.io.databases import (
     SourceTable,
     count_skipped_rows,
     plan_passes,
+    plan_table,
     quote_identifier,
     quote_literal,
     read_tables,
+    table_columns,
+    takes_several_passes,
     translate_duckdb_errors,
 )
 from gaifman.io.files import BATCH_SIZE
+from gaifman.io.mapped_tables import TableColumns, TableMapper
 from gaifman.io.tabular import (
     DEFAULT_LAYOUTS,
     SAMPLE_ROWS,
     RowBatch,
     TableLayout,
     add_rows,
+    check_cells,
     detect_layout,
     layout_for_format,
+    mapped_columns,
     parse_header,
 )
 from gaifman.kb.builder import KnowledgeBaseBuilder
@@ -74,6 +80,8 @@ class TableReader:
     header: bool | None = None
     """Whether the first row names the columns; None to detect it."""
     progress: ProgressCallback | None = None
+    mapper: TableMapper | None = None
+    """Reads tables by a mapping; None without one."""
 
     def read(self, found: object, source: str, name: str = "") -> None:
         """Read an object; `source` is its name for messages, `name` that of its relation, if it is known."""
@@ -122,9 +130,11 @@ class TableReader:
     # Tables with named columns
 
     def _read_table(self, table: SourceTable) -> None:
-        check_named(table)
-        self._add_note(plan_passes(table)[0].layout.format, table.source)
-        read_tables([table], self.limits, self.builder, self.progress)
+        if not (self.mapper and self.mapper.concerns(table_columns(table))):
+            layout = plan_table(table, self.limits, self.mapper)[0].layout
+            check_named(table)
+            self._add_note(layout.format, table.source)
+        read_tables([table], self.limits, self.builder, self.progress, self.mapper)
 
     def _read_pandas(self, frame: Any, source: str, name: str) -> None:
         if any(label is not None for label in frame.index.names):
@@ -192,8 +202,16 @@ class TableReader:
 
     def read_rows(self, rows: Iterable[Any], source: str, name: str = "") -> None:
         """Read rows without column names. Of a named relation they are its objects; else the columns are detected."""
-        layout = None
+        layout, plan = None, None
         for batch in _batches(rows, source, self.builder, named=bool(name)):
+            if plan is None and layout is None and self.mapper:
+                columns = mapped_columns(source, name, batch.cells[0], self.header, self.mapper)
+                if columns and columns.locate:
+                    batch = batch.tail(1)  # noqa: PLW2901
+                plan = self.mapper.start(columns, batch.texts(columns), self.builder) if columns else None
+            if plan:
+                plan.add(batch.texts(plan.columns), self.builder)
+                continue
             if layout is None and name:
                 layout = batch.named_layout()
             elif layout is None:
@@ -208,6 +226,9 @@ class TableReader:
             layout_for_format(self.format, sample, self.header) if self.format else detect_layout(sample, self.header)
         )
         if not isinstance(found, TableLayout):
+            columns = TableColumns(batch.source, "", tuple(sample[0]))
+            if self.mapper and (missing := self.mapper.missing_in(columns)):
+                raise missing  # a mistake in the mapping, not in the table
             hint = found.hint.replace("set --format types", 'pass format="types"')
             raise InputError(found.message, location=batch.location(0, found.column), hint=hint)
         if found.header:
@@ -237,6 +258,14 @@ class RowCells:
             self._check_names(layout)
             flat = [cell if type(cell) is str else repr(cell) for cell in flat]
         return RowBatch(self.source, flat, widths, np.array(self.lines, np.int64), "\t")  # type: ignore[arg-type]
+
+    def texts(self, columns: TableColumns) -> RowBatch:
+        """Return the rows as text, each with a cell for each column."""
+        flat = [cell if isinstance(cell, str) else repr(cell) for cell in chain.from_iterable(self.cells)]
+        widths = np.fromiter(map(len, self.cells), np.int64, len(self.cells))
+        rows = RowBatch(self.source, flat, widths, np.array(self.lines, np.int64), "\t")
+        check_cells(rows, columns)
+        return rows
 
     def _check_names(self, layout: TableLayout) -> None:
         for number, row in enumerate(self.cells):
@@ -486,7 +515,7 @@ def _arrow_table(stream: Any, source: str, name: str, builder: KnowledgeBaseBuil
         parts = ", ".join(_decoded(column) if kinds[column] == "BLOB" else quote_identifier(column) for column in used)
         connection.execute(f"CREATE VIEW rows AS SELECT {parts} FROM stream")
         table = DuckDBTable(connection, source, "rows", name, own_cursor=False)
-        if not _are_unnamed(used) and len(plan_passes(table)) > 1:
+        if not _are_unnamed(used) and takes_several_passes(table):
             connection.execute("CREATE TABLE stored AS FROM rows")
             table = DuckDBTable(connection, source, "stored", name, own_cursor=False)
         yield table

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from gaifman.errors import InputError, Location, shorten
+from gaifman.io.cells import DECIMAL
 from gaifman.io.files import BATCH_SIZE, TextBlock
-from gaifman.io.tabular import DECIMAL, DEFAULT_LAYOUTS, RowBatch, add_rows
+from gaifman.io.tabular import DEFAULT_LAYOUTS, RowBatch, add_rows
 from gaifman.kb.builder import KnowledgeBaseBuilder
 
 if TYPE_CHECKING:
