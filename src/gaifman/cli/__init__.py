@@ -108,7 +108,8 @@ def _discard_output() -> None:
 
 
 def _refuse(error: GaifmanError) -> NoReturn:
-    wants_json = "--json" in sys.argv
+    words = " ".join(sys.argv).replace("=", " ")
+    wants_json = "--json" in sys.argv or "--format json" in f"{words} ".replace("jsonl", "")
     with suppress(OSError):  # standard error may be on the same full disk
         click.echo(json.dumps(error.as_dict()) if wants_json else f"error: {error}", err=True)
     sys.exit(1)

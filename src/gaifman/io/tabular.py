@@ -212,7 +212,7 @@ def detect_layout(rows: Sequence[Sequence[str]], header: bool | None = None) -> 
         case [_, True]:
             return LayoutProblem(
                 "two columns, of which the second is numeric: the name of the attribute is missing",
-                "write object, attribute, value; if the numbers are types, set --format types",
+                "write object, attribute, value; if the numbers are types, set --input-format types",
                 1,
             )
         case [_, _]:
@@ -227,8 +227,8 @@ def detect_layout(rows: Sequence[Sequence[str]], header: bool | None = None) -> 
             return LayoutProblem(
                 "four columns: the second has repeated names and the fourth is not a confidence, "
                 "so the column of the relation cannot be detected",
-                "set --format nary if it is the first; if it is the second, remove the fourth column, "
-                "or set --format triples if that is a confidence",
+                "set --input-format nary if it is the first; if it is the second, remove the fourth column, "
+                "or set --input-format triples if that is a confidence",
                 3,
             )
         case [_, _, _, _]:

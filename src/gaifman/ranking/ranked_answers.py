@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import bar, code, muted, paragraph, stack, table
+from gaifman._tables import Columns, TableResult, name_columns
 from gaifman.config import Deadline, no_deadline
 from gaifman.errors import escape_unprintable, plural
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -180,7 +181,7 @@ class _Once:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RankedAnswers:
+class RankedAnswers(TableResult):
     """Answers, the most probable first; ties are ordered by object id.
 
     Iterate over it, index it, or print it as a table.
@@ -249,6 +250,17 @@ class RankedAnswers:
         more = [f"… and {rest:,} more"] if rest > 0 else []
         among = [] if self.answer_set is None else [str(self.answer_set)]
         return "\n".join([self.bracketed, *lines, *more, *self.footnotes, *among, str(self.considered)])
+
+    def columns(self) -> Columns:
+        """The variables, then the probability with its standard error, and what is said of each answer."""
+        listed = list(self)
+        own = {
+            **self.estimates.columns(),
+            "known": [one.known for one in listed],
+            "conflicts": ["; ".join(conflict.message for conflict in one.conflicts) for one in listed],
+            "covered": [one.covered for one in listed],
+        }
+        return name_columns(self.variables, [one.names for one in listed], own)
 
     @property
     def footnotes(self) -> list[str]:
