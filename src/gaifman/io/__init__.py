@@ -33,7 +33,7 @@ from gaifman.io.files import (
     read_blocks,
 )
 from gaifman.io.rdf import IriStyle, NodeNamer, read_rdf
-from gaifman.io.tabular import read_table
+from gaifman.io.reviewed_tables import read_any_table
 from gaifman.io.writers import fact_lines, find_losses, open_text, table_lines
 from gaifman.kb.builder import KnowledgeBaseBuilder
 from gaifman.kb.knowledge_base import KnowledgeBase, Note
@@ -119,7 +119,7 @@ class _Reader:
                 read_rdf(blocks, source.name, file_format, self.namer, self.builder)
             case _:
                 layout = file_format if file_format in TABLE_FORMATS else None
-                return read_table(blocks, file_suffix(source.name), layout, self.builder, self.header)
+                return read_any_table(blocks, file_suffix(source.name), layout, self.builder, self.header)
         return file_format
 
     def finish(self) -> KnowledgeBase:
