@@ -292,15 +292,15 @@ class _ColumnReader:
         columns = ", ".join(["relation", *(f"a{i + 1}" for i in range(arity)), *REVIEW_FIELDS])
         found = self._connection.execute(f"SELECT {columns} FROM {quote_identifier(table)}").fetchall()
         for row, (relation, *members, kind, model, date, p) in enumerate(found):
-            key = (relations.get(relation), *map(objects.get, members))
-            if None in key:
+            key = (relations.get(relation, ""), *(objects.get(number, "") for number in members))
+            if "" in key:
                 raise self.error(table, "a number is not an id", row)
             if kind not in (PREDICTED, REJECTED):
                 raise self.error(table, f"the provenance is {PREDICTED} or {REJECTED}, not {shorten(str(kind))}", row)
             if not isinstance(p, float | None) or not (isinstance(model, str) and isinstance(date, str)):
                 raise self.error(table, "the model and the date must be texts, and the probability a number", row)
             locate = partial(self.location, table, row)
-            self._builder.add_review(key, Provenance(model, date, p), accepted=kind == PREDICTED, locate=locate)
+            self._builder.add_review(key, Provenance(model, date, p), kind == PREDICTED, locate)
 
     def _names_by_id(self, table: str) -> dict[int, str]:
         return dict(zip(self.integers(table, "id").tolist(), self.column(table, "name", "O", "text"), strict=True))

@@ -125,7 +125,7 @@ def _read_reviews(block: TextBlock, builder: KnowledgeBaseBuilder) -> None:
         names = [fact[_RELATION], *_names(fact[_OBJECTS])]
         key = tuple(unquote(name) if name[0] in "'\"" else name for name in names)
         accepted = found[1] == PREDICTED
-        builder.add_review(key, Provenance(model, date, p), accepted=accepted, locate=partial(_same, location))
+        builder.add_review(key, Provenance(model, date, p), accepted, partial(_same, location))
 
 
 def _same(location: Location) -> Location:

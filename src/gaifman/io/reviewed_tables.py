@@ -159,9 +159,7 @@ def _add(rows: _Unreviewed, layout: TableLayout, builder: KnowledgeBaseBuilder, 
             cells = rows.row(row)
             own = [i for i in range(len(cells)) if i not in (layout.relation, layout.number_column)]
             key = (cells[layout.relation], *(cells[i] for i in (layout.objects or own)))
-            builder.add_review(
-                key, review[1], accepted=review[0] == PREDICTED, locate=partial(rows.location, row, layout.relation)
-            )
+            builder.add_review(key, review[1], review[0] == PREDICTED, partial(rows.location, row, layout.relation))
         if review is None or review[0] == PREDICTED:
             facts.append(row)
     add_rows(rows.select(np.array(facts, np.int64)), layout, builder)

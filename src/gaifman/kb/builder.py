@@ -261,11 +261,9 @@ class KnowledgeBaseBuilder:
         known = self._notes.get(text, Note(0, text, example, singular))
         self._notes[text] = replace(known, count=known.count + count, example=known.example or example)
 
-    def add_review(
-        self, key: FactKey, provenance: Provenance, *, accepted: bool, locate: Callable[[], Location]
-    ) -> None:
+    def add_review(self, key: FactKey, provenance: Provenance, accepted: bool, locate: Callable[[], Location]) -> None:
         """Add the decision about a proposed fact; `key` has its relation and objects."""
-        if accepted is False:
+        if not accepted:
             self.count_rows(1, locate)  # an accepted one is a fact, which is counted
         self._reviews[accepted][key] = provenance
         self._reviews[not accepted].pop(key, None)

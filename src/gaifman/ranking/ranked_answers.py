@@ -446,10 +446,21 @@ def _choose_tuples(predictor: Predictor, pattern: QueryPattern, options: Ranking
     known, rows = rows_in(tuples, answers), np.arange(len(tuples))
     if options.known == "exclude":
         rows, description = rows[~known], f"{description}, without known answers"
+    false = _known_negatives(predictor, tuples[rows])
+    if false.any():
+        rows, description = rows[~false], f"{description}, without {plural(int(false.sum()), 'known negative')}"
     hidden = predictor.hidden_facts(tuples[rows], options.deadline.limit_budget())
     kept = known[rows] | ~_left_out(predictor, pattern, tuples[rows], hidden, options)
     tuples, known = tuples[rows[kept]], known[rows[kept]]
     return _ChosenTuples(tuples, known, hidden.select(np.flatnonzero(kept)), description, int((~kept).sum()))
+
+
+def _known_negatives(predictor: Predictor, tuples: Ints) -> Bools:
+    """Shape (b,): which tuples a person rejected; only of a relation."""
+    relation = predictor.query.atomic_relation
+    if relation is None or relation not in predictor.kb.relations:
+        return np.zeros(len(tuples), bool)
+    return rows_in(tuples, predictor.kb.rejected_tuples(relation))
 
 
 def _left_out(
