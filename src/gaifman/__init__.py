@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gaifman.features.feature_sets import FeatureSet, parse_phi
     from gaifman.io import demo, read, write
     from gaifman.kb.knowledge_base import Fact, KnowledgeBase, union
+    from gaifman.kb.reviews import Provenance
     from gaifman.logic.parser import parse, parse_feature, parse_query
     from gaifman.model import GaifmanModel, Model, fit
     from gaifman.predict import Estimate, Estimates
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from gaifman.queries.engine import Engine
     from gaifman.queries.witnesses import why
     from gaifman.ranking.ranked_answers import Answer, RankedAnswers
+    from gaifman.review import add_reviewed
     from gaifman.sampling.constraints import Conflict, Constraints, FoundConstraint, parse_constraints
     from gaifman.sampling.found_constraints import find_constraints
     from gaifman.training import Callback, TrainingConfig
@@ -75,11 +77,13 @@ _HOMES = {
     "Model": "model",
     "OutputError": "errors",
     "ProposalTest": "evaluation.proposals",
+    "Provenance": "kb.reviews",
     "RankedAnswers": "ranking.ranked_answers",
     "Reason": "explain.explanation",
     "StoppedError": "errors",
     "TrainingError": "errors",
     "TrainingConfig": "training",
+    "add_reviewed": "review",
     "complete": "completion",
     "count": "queries.answers",
     "demo": "io",
@@ -131,12 +135,14 @@ __all__ = [
     "Model",
     "OutputError",
     "ProposalTest",
+    "Provenance",
     "RankedAnswers",
     "Reason",
     "StoppedError",
     "TrainingConfig",
     "TrainingError",
     "__version__",
+    "add_reviewed",
     "complete",
     "count",
     "demo",

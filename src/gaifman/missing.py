@@ -225,6 +225,8 @@ class MissingFacts(TableResult):
     """What was looked at."""
     reasons: Mapping[tuple[str, int], BestReason] = field(default_factory=dict, repr=False)
     """The reason for each fact, if reasons were asked for."""
+    model_name: str = ""
+    """The name of the model's file, for a column of the table; empty if it is not known."""
 
     def __len__(self) -> int:
         return len(self.order)
@@ -265,7 +267,8 @@ class MissingFacts(TableResult):
 
     def _columns(self, facts: Sequence[MissingFact]) -> Columns:
         arities = {self.proposals[relation].tuples.shape[1] for relation, _ in self.order}
-        return columns_of(facts, arities or {2}, bool(self.reasons))
+        found = columns_of(facts, arities or {2}, bool(self.reasons))
+        return found | ({"model": [self.model_name] * len(facts)} if self.model_name else {})
 
     def blocks(self) -> Iterator[Columns]:
         """The columns of some facts after the other; at least once."""

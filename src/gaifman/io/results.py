@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -139,6 +140,11 @@ def _triple(fact: Fact) -> Iterator[str]:
         )
     head, tail = map(_node, fact.objects)
     yield f"{head} {_node(fact.relation)} {tail} . # {fact.confidence:.6g}\n"
+
+
+def names_a_node(name: str) -> bool:
+    """Whether a name is an IRI or the label of a blank node, so that a file of RDF can mention it again."""
+    return bool(re.fullmatch(r"_:\w[\w.-]*", name)) or (not name.startswith("_:") and _node(name) == f"<{name}>")
 
 
 def _node(name: str) -> str:
