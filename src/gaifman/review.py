@@ -118,7 +118,7 @@ def plan_additions(kb: KnowledgeBase, table: ProposalTable, model: str = "", dat
         [key for key in decided if not chosen[key] and key in kb.rejected],
         [key for key in accepted if key in kb.rejected],
         sum(table.decision(row) is None for row in range(len(table))),
-        _find_conflicts(kb.with_facts(accepted), accepted),
+        _find_conflicts(kb, accepted),
     )
 
 
@@ -158,14 +158,15 @@ def _check_names(kb: KnowledgeBase, table: ProposalTable, row: int, key: FactKey
 
 
 def _find_conflicts(kb: KnowledgeBase, accepted: Mapping[FactKey, Provenance]) -> dict[FactKey, tuple[Conflict, ...]]:
-    """The constraints, found in a knowledge base with the accepted facts, that these break."""
+    """The constraints that accepted facts break: those that the facts before them keep."""
     found: dict[FactKey, tuple[Conflict, ...]] = {}
+    extended = kb.with_facts(accepted)
     for relation in dict.fromkeys(key[0] for key in accepted):
         constraints = [each.constraint for each in find_constraints(kb, [relation])]
         query = relation_query(relation, kb.relations[relation].arity)
-        checker = ConstraintChecker(kb, query, Constraints(), constraints)
+        checker = ConstraintChecker(extended, query, Constraints(), constraints)
         for key in (key for key in accepted if key[0] == relation):
-            tuples = np.array([[kb.object_id(name) for name in key[1:]]], np.int32)
+            tuples = np.array([[extended.object_id(name) for name in key[1:]]], np.int32)
             if conflicts := checker.conflicts(tuples):
                 found[key] = conflicts
     return found

@@ -74,6 +74,9 @@ def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bo
         print_json(body | {"constraints": [one.as_dict() for one in constraints] if searched else None})
         return
     print_fields((name, body[name]) for name in ("objects", "facts", "relations", "attributes", "fingerprint"))
+    reviewed = {"accepted predictions": len(known.provenance), "known negatives": len(known.rejected)}
+    if any(reviewed.values()):
+        print_fields(reviewed.items())
     _print_confidences(body.get("confidences"))
     _print_relations(known, None if show_all else MAX_RELATIONS)
     _print_attributes(known, None if show_all else MAX_RELATIONS)
@@ -104,6 +107,8 @@ def kb_summary(kb: KnowledgeBase) -> dict[str, Any]:
         "by_attribute": {a.name: {"values": a.count} for a in kb.attributes.values()},
         "notes": [{"text": n.text, "count": n.count, "example": n.example} for n in kb.notes],
     }
+    if kb.provenance or kb.rejected:
+        summary |= {"accepted_predictions": len(kb.provenance), "known_negatives": len(kb.rejected)}
     return summary | {"confidences": _confidence_summary(kb)} if kb.has_confidences else summary
 
 

@@ -38,6 +38,8 @@ PROMPT = ", ".join(f"{key} {word}" for key, word in KEYS.items())
 SAVED_TOGETHER = 2_000
 """Up to this many rows the file is saved after each decision; of larger tables, after as many rows are decided as take
 about as long."""
+END_OF_INPUT = "\x04"
+"""What Ctrl-D is on a terminal."""
 REVIEWED = ".reviewed"
 NOT_SHOWN = ("probability", "accept", "rank", "model")
 """Columns that are not shown below a fact."""
@@ -50,13 +52,16 @@ class Walk:
     table: ProposalTable
     target: Path
     decisions: list[bool | None] = field(init=False)
+    probabilities: list[float | None] = field(init=False)
     skipped: set[int] = field(default_factory=set)
     history: list[int] = field(default_factory=list)
     """The rows that were decided or skipped, in order."""
     unsaved: int = 0
 
     def __post_init__(self) -> None:
-        self.decisions = [self.table.decision(row) for row in range(len(self.table))]
+        rows = range(len(self.table))
+        self.decisions = [self.table.decision(row) for row in rows]
+        self.probabilities = [self.table.probability(row) for row in rows]
 
     def left(self) -> list[int]:
         """The rows that are still to be asked about."""
@@ -85,7 +90,7 @@ class Walk:
         """Accept rows with such probabilities and without conflicts; return how many."""
         count = 0
         for row in self.left():
-            p = self.table.probability(row)
+            p = self.probabilities[row]
             if p is not None and p >= least and not self.table.cell(row, "conflicts"):
                 self.decisions[row] = True
                 count += 1
@@ -140,7 +145,7 @@ def review(proposals: str, output: str | None, accept_above: float | None, force
     target = reviewed_file(proposals, output)
     walk = Walk(_continued(read_proposals(proposals), target, force), target)
     total = len(walk.table)
-    with _saved_on_interrupt(walk, as_json):
+    with _saved_on_interrupt(walk, as_json), _single_keys():
         if accept_above is not None:
             count = walk.accept_above(accept_above)
             click.echo(f"accepted without asking: {plural(count, 'fact')} with {accept_above:g} or more", err=True)
@@ -198,7 +203,8 @@ def _saved_on_interrupt(walk: Walk, as_json: bool) -> Iterator[None]:
         print_stopped("review", shlex.join(["gaifman", *(word for word in sys.argv[1:] if word != "--force")]), as_json)
         sys.exit(128 + signal.SIGINT)
     except BaseException:
-        walk.save()
+        if walk.unsaved:
+            walk.save()
         raise
     walk.save()
 
@@ -238,23 +244,38 @@ def _describe(table: ProposalTable, row: int) -> str:
     return "\n".join(["  ".join(head), *said])
 
 
+@contextmanager
+def _single_keys() -> Iterator[None]:
+    """On a terminal, read keys without Enter; what is typed ahead is kept, and Ctrl-C works."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin, termios.TCSADRAIN)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
 def _read_key(prompt: str) -> str:
     """The next key of the terminal, or of standard input; its end means save and quit."""
     from gaifman.errors import InputError
 
     click.echo(prompt, nl=False, err=True)
-    if sys.stdin.isatty():
-        while (key := click.getchar().lower()) not in KEYS:
+    while character := sys.stdin.read(1):
+        key = character.lower()
+        if key in KEYS or key == END_OF_INPUT:
+            break
+        if sys.stdin.isatty():
             click.echo(f"\nKeys: {PROMPT}\n{prompt}", nl=False, err=True)
-    else:
-        key = "q"
-        while character := sys.stdin.read(1):
-            if not character.isspace():
-                key = character.lower()
-                break
-        if key not in KEYS:
+        elif not key.isspace():
             click.echo(err=True)
             raise InputError(f"{key!r} is no key of the review", hint=f"keys: {PROMPT}")
+    key = character.lower() if character.lower() in KEYS else "q"
     click.echo(KEYS[key], err=True)
     return key
 

@@ -30,7 +30,7 @@ from gaifman.config import MAX_ARITY, Limits
 from gaifman.errors import InputError, Location
 from gaifman.io.files import TextBlock
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
-from gaifman.kb.reviews import PREDICTED, REJECTED, Provenance
+from gaifman.kb.reviews import PREDICTED, REJECTED, FactKey, Provenance
 from gaifman.logic.ast import PATH, WORD, unquote
 from gaifman.threads import cached_property
 
@@ -44,7 +44,7 @@ _STATEMENT = re.compile(
 )
 _CONFIDENCE, _RELATION, _OBJECTS, _VALUE = 1, 2, 3, 4
 REVIEW_MARK = "%@"
-_REVIEW = re.compile(rf"^{REVIEW_MARK}[ \t]*+(\w*)[ \t]*+(\[[^\n]*\])?[ \t]*+([^\n]*)$", re.MULTILINE)
+_REVIEW = re.compile(rf"^{REVIEW_MARK} ({PREDICTED}|{REJECTED})\b([^\n]*)$", re.MULTILINE)
 _NAMES = re.compile(rf"[%#][^\r\n]*+|({_NAME})")
 _BLANK = re.compile(_GAP)
 
@@ -110,22 +110,27 @@ def _read_reviews(block: TextBlock, builder: KnowledgeBaseBuilder) -> None:
     window = _TextWindow(block.source, block.line, block.normalise_newlines().decode())
     for found in _REVIEW.finditer(window.text):
         location = window.location(found.start(), found.end() - found.start())
-        fact = _STATEMENT.fullmatch(found[3])
-        try:
-            model, date, p = json.loads(found[2] or "")
-            valid = isinstance(model, str) and isinstance(date, str) and (p is None or 0 <= p <= 1)
-        except (ValueError, TypeError):
-            valid = False
-        if not valid or fact is None or found[1] not in (PREDICTED, REJECTED):
+        decision = _decision(found[2].strip())
+        if decision is None:
             raise InputError(
-                f"a line that begins with {REVIEW_MARK} must be a decision about a proposed fact",
+                f"a line that begins with {REVIEW_MARK} {found[1]} must be a decision about a proposed fact",
                 location=location,
-                hint=f'such as {REVIEW_MARK} {REJECTED} ["m.gaifman", "2026-05-01", 0.4] capital(peru, cusco).',
+                hint=f'such as {REVIEW_MARK} {found[1]} ["m.gaifman", "2026-05-01", 0.4] capital(peru, cusco).',
             )
+        builder.add_review(*decision, found[1] == PREDICTED, partial(_same, location))
+
+
+def _decision(text: str) -> tuple[FactKey, Provenance] | None:
+    """The fact and the provenance of a decision; None if the text is none."""
+    try:
+        (model, date, p), end = json.JSONDecoder().raw_decode(text)
+        fact = _STATEMENT.fullmatch(text, end)
+        if not (isinstance(model, str) and isinstance(date, str) and (p is None or 0 <= p <= 1)) or fact is None:
+            return None
         names = [fact[_RELATION], *_names(fact[_OBJECTS])]
-        key = tuple(unquote(name) if name[0] in "'\"" else name for name in names)
-        accepted = found[1] == PREDICTED
-        builder.add_review(key, Provenance(model, date, p), accepted, partial(_same, location))
+        return tuple(unquote(name) if name[0] in "'\"" else name for name in names), Provenance(model, date, p)
+    except (ValueError, TypeError):
+        return None
 
 
 def _same(location: Location) -> Location:
