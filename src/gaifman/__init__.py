@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gaifman.io import demo, read, write
     from gaifman.kb.knowledge_base import Fact, KnowledgeBase, union
     from gaifman.kb.reviews import Provenance
+    from gaifman.missing import MissingFact, MissingFacts
     from gaifman.logic.parser import parse, parse_feature, parse_query
     from gaifman.model import GaifmanModel, Model, fit
     from gaifman.predict import Estimate, Estimates
@@ -74,6 +75,8 @@ _HOMES = {
     "KnowledgeBaseError": "errors",
     "LimitError": "errors",
     "Limits": "config",
+    "MissingFact": "missing",
+    "MissingFacts": "missing",
     "Model": "model",
     "OutputError": "errors",
     "ProposalTest": "evaluation.proposals",
@@ -132,6 +135,8 @@ __all__ = [
     "KnowledgeBaseError",
     "LimitError",
     "Limits",
+    "MissingFact",
+    "MissingFacts",
     "Model",
     "OutputError",
     "ProposalTest",

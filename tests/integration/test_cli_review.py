@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,7 +156,7 @@ def terminal(folder: Path) -> Iterator[int]:
         wait_until(lambda: "[3 left]" in (folder / "shown").read_text() or process.poll() is not None)
         press("z", "Keys: a accept, r reject, s skip, u undo, q save and quit\n[3 left]")
         press("a", "[2 left]")
-        os.write(ours, b"\x03")
+        process.send_signal(signal.SIGINT)
         yield process.wait(PATIENCE)
     os.close(ours)
 

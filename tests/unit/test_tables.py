@@ -5,23 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import pytest
 
 import gaifman
 from gaifman._tables import TableResult, csv_lines, json_lines
 from gaifman.errors import InputError
-
-RESULTS: dict[str, Callable[[], TableResult]] = {
-    "ranked answers": lambda: completion().answers("capital('france', y)", top=5),
-    "exact answers": lambda: gaifman.query(gaifman.demo(), "borders('france', y)"),
-    "a sentence": lambda: gaifman.query(gaifman.demo(), "exists x. borders('france', x)"),
-    "evaluation": lambda: gaifman.evaluate(completion(), visible(), held_out()),
-    "explanation": lambda: completion().explain("capital", "france", "paris"),
-    "proposals": lambda: gaifman.measure_proposals(completion(), visible(), held_out()),
-    "estimates": lambda: completion().probabilities("capital", [("france", "paris"), ("france", "lyon")]),
-    "missing facts": lambda: completion().missing(0.2, why=True),
-}
 
 
 @cache
@@ -37,6 +27,18 @@ def visible() -> gaifman.KnowledgeBase:
 @cache
 def completion() -> gaifman.Completion:
     return gaifman.complete(visible(), ["capital"], seed=1)
+
+
+RESULTS: dict[str, Callable[[], TableResult]] = {
+    "ranked answers": lambda: completion().answers("capital('france', y)", top=5),
+    "exact answers": lambda: gaifman.query(gaifman.demo(), "borders('france', y)"),
+    "a sentence": lambda: gaifman.query(gaifman.demo(), "exists x. borders('france', x)"),
+    "evaluation": lambda: gaifman.evaluate(completion(), visible(), held_out()),
+    "explanation": lambda: completion().explain("capital", "france", "paris"),
+    "proposals": lambda: gaifman.measure_proposals(completion(), visible(), held_out()),
+    "estimates": lambda: completion().probabilities("capital", [("france", "paris"), ("france", "lyon")]),
+    "missing facts": lambda: completion().missing(0.2, why=True),
+}
 
 
 @pytest.mark.parametrize("name", RESULTS)
@@ -87,6 +89,6 @@ def test_a_missing_package_is_one_clear_error(package: str, monkeypatch: pytest.
 
 
 def test_text_keeps_what_numbers_and_names_are() -> None:
-    columns = {"name": ['a,"b"', "c"], "p": [0.5, None], "n": [1000, 2]}
+    columns: dict[str, list[Any]] = {"name": ['a,"b"', "c"], "p": [0.5, None], "n": [1000, 2]}
     assert "".join(csv_lines(columns)) == 'name,p,n\n"a,""b""",0.5,1000\nc,,2\n'
     assert [*json_lines(columns)][1] == '{"name": "c", "p": null, "n": 2}\n'

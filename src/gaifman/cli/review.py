@@ -199,6 +199,7 @@ def _saved_on_interrupt(walk: Walk, as_json: bool) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        click.echo(err=True)
         walk.save()
         print_stopped("review", shlex.join(["gaifman", *(word for word in sys.argv[1:] if word != "--force")]), as_json)
         sys.exit(128 + signal.SIGINT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -13,14 +14,15 @@ from gaifman.errors import InputError, OutputError
 from gaifman.io import read, write
 from gaifman.io.additions import reviewed_path, write_additions
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.reviews import Provenance
+from gaifman.kb.reviews import FactKey, Provenance
 from kbs import knowledge_bases, names
 
 BASE = KnowledgeBase.from_facts(
     [("capital", "france", "paris"), ("borders", "france", "peru"), ("near", "lima", "cusco")]
 )
 LIMA, CUSCO = ("capital", "peru", "lima"), ("capital", "peru", "cusco")
-ACCEPTED, REJECTED = {LIMA: Provenance("m.gaifman", "2026-05-01", 0.93)}, {CUSCO: Provenance("", "2026-05-01")}
+ACCEPTED: dict[FactKey, Provenance] = {LIMA: Provenance("m.gaifman", "2026-05-01", 0.93)}
+REJECTED: dict[FactKey, Provenance] = {CUSCO: Provenance("", "2026-05-01")}
 REVIEWED = BASE.with_reviews(ACCEPTED, REJECTED)
 provenances = st.builds(
     Provenance,
@@ -31,12 +33,12 @@ provenances = st.builds(
 
 
 @st.composite
-def reviewed(draw: st.DrawFn, **how: object) -> KnowledgeBase:
+def reviewed(draw: st.DrawFn, /, **how: Any) -> KnowledgeBase:
     """A knowledge base some of whose facts were accepted, and with known negatives."""
-    kb = draw(knowledge_bases(isolated=False, **how))  # type: ignore[arg-type]
+    kb = draw(knowledge_bases(isolated=False, **how))
     facts = [(fact.relation, *fact.objects) for fact in kb.facts()]
     accepted = {key: draw(provenances) for key in draw(st.sets(st.sampled_from(facts)))} if facts else {}
-    rejected = {}
+    rejected: dict[FactKey, Provenance] = {}
     for relation in [one for one in kb.relations.values() if one.count]:
         key = (relation.name, *(draw(st.sampled_from(kb.objects)) for _ in range(relation.arity)))
         rejected |= {} if key in kb else {key: draw(provenances)}
@@ -211,8 +213,12 @@ def test_rdf_gets_reified_statements_that_are_no_facts(tmp_path: Path, suffix: s
     )
     old.write_text(text if suffix == "nt" else TURTLE)
     kb = read(old)
-    accepted = {(f"{EX}capital", f"{EX}peru", f"{EX}lima"): Provenance('a "model"', "2026-05-01", 0.93)}
-    rejected = {(f"{EX}capital", f"{EX}peru", f"{EX}cusco"): Provenance("m", "2026-05-01", 1e-05)}
+    accepted: dict[FactKey, Provenance] = {
+        (f"{EX}capital", f"{EX}peru", f"{EX}lima"): Provenance('a "model"', "2026-05-01", 0.93)
+    }
+    rejected: dict[FactKey, Provenance] = {
+        (f"{EX}capital", f"{EX}peru", f"{EX}cusco"): Provenance("m", "2026-05-01", 1e-05)
+    }
     if suffix == "ttl":
         accepted |= {(f"{EX}city", f"{EX}peru"): Provenance()}
     new = kb.with_reviews(accepted, rejected)
