@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from gaifman.io import demo, read, write
     from gaifman.kb.knowledge_base import Fact, KnowledgeBase, union
     from gaifman.kb.reviews import Provenance
-    from gaifman.missing import MissingFact, MissingFacts
     from gaifman.logic.parser import parse, parse_feature, parse_query
+    from gaifman.missing import MissingFact, MissingFacts
     from gaifman.model import GaifmanModel, Model, fit
     from gaifman.predict import Estimate, Estimates
     from gaifman.queries.answers import count, exists, query, stream
