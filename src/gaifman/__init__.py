@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gaifman.completion import Completion, complete, load
     from gaifman.config import Budget, Limits
+    from gaifman.description import Description, describe
     from gaifman.errors import (
         ArgumentError,
         FormulaError,
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
     from gaifman.features.feature_sets import FeatureSet, parse_phi
     from gaifman.io import demo, read, write
     from gaifman.kb.knowledge_base import Fact, KnowledgeBase, union
+    from gaifman.kb.leakage import Leakage
+    from gaifman.kb.links import RelationLink
     from gaifman.kb.reviews import Provenance
+    from gaifman.kb.split import Split
     from gaifman.logic.parser import parse, parse_feature, parse_query
     from gaifman.missing import MissingFact, MissingFacts
     from gaifman.model import GaifmanModel, Model, fit
@@ -59,6 +63,7 @@ _HOMES = {
     "Completion": "completion",
     "Conflict": "sampling.constraints",
     "Constraints": "sampling.constraints",
+    "Description": "description",
     "Engine": "queries.engine",
     "Estimate": "predict",
     "Estimates": "predict",
@@ -73,6 +78,7 @@ _HOMES = {
     "InputError": "errors",
     "KnowledgeBase": "kb.knowledge_base",
     "KnowledgeBaseError": "errors",
+    "Leakage": "kb.leakage",
     "LimitError": "errors",
     "Limits": "config",
     "MissingFact": "missing",
@@ -83,13 +89,16 @@ _HOMES = {
     "Provenance": "kb.reviews",
     "RankedAnswers": "ranking.ranked_answers",
     "Reason": "explain.explanation",
+    "RelationLink": "kb.links",
+    "Split": "kb.split",
     "StoppedError": "errors",
-    "TrainingError": "errors",
     "TrainingConfig": "training",
+    "TrainingError": "errors",
     "add_reviewed": "review",
     "complete": "completion",
     "count": "queries.answers",
     "demo": "io",
+    "describe": "description",
     "evaluate": "evaluation.evaluate",
     "evaluate_draw_counts": "evaluation.evaluate",
     "exists": "queries.answers",
@@ -119,6 +128,7 @@ __all__ = [
     "Completion",
     "Conflict",
     "Constraints",
+    "Description",
     "Engine",
     "Estimate",
     "Estimates",
@@ -133,6 +143,7 @@ __all__ = [
     "InputError",
     "KnowledgeBase",
     "KnowledgeBaseError",
+    "Leakage",
     "LimitError",
     "Limits",
     "MissingFact",
@@ -143,6 +154,8 @@ __all__ = [
     "Provenance",
     "RankedAnswers",
     "Reason",
+    "RelationLink",
+    "Split",
     "StoppedError",
     "TrainingConfig",
     "TrainingError",
@@ -151,6 +164,7 @@ __all__ = [
     "complete",
     "count",
     "demo",
+    "describe",
     "evaluate",
     "evaluate_draw_counts",
     "exists",
