@@ -737,7 +737,7 @@ class KnowledgeBase:
             for numbers in objects:
                 new[numbers] = is_new
         tables = {arity: _take_rows(table, rows[arity]) for arity, table in self.fact_tables.items()}
-        train = KnowledgeBase(replace(self.content, facts=_drop_empty(tables)), self.notes)
+        train = KnowledgeBase(replace(self.content, facts=_drop_empty(tables)), self.notes, self.reviews)
         return train.induced(self.objects[i] for i in np.flatnonzero(~new).tolist()) if new.any() else train
 
     def _part(self, parts: Labels, part: int) -> KnowledgeBase:
