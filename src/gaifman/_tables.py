@@ -61,6 +61,44 @@ class TableResult:
         return "".join(json_lines(self.columns()))
 
 
+def name_columns(
+    variables: Sequence[str], rows: Sequence[Sequence[str]], own: Mapping[str, Sequence[Any]] | None = None
+) -> Columns:
+    """One column for each variable, then more columns; a variable with the name of one of those gets a `?`.
+
+    >>> name_columns(["x", "known"], [("ann", "bob")], {"known": [True]})
+    {'x': ['ann'], '?known': ['bob'], 'known': [True]}
+    """
+    more = own or {}
+    names = [f"?{name}" if name in more else name for name in variables]
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)} | {**more}
+
+
+def columns_from(rows: Sequence[Mapping[str, Any]]) -> Columns:
+    """The columns of rows; None where a row has no value of a name.
+
+    >>> columns_from([{"name": "ada", "age": 36}, {"name": "ben"}])
+    {'name': ['ada', 'ben'], 'age': [36, None]}
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def flat_row(body: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The texts and numbers of a JSON object as one row; lists are left out.
+
+    >>> flat_row({"name": "ada", "mrr": {"value": 0.5, "low": 0.4}, "rows": [1, 2]})
+    {'name': 'ada', 'mrr_value': 0.5, 'mrr_low': 0.4}
+    """
+    found: dict[str, Any] = {}
+    for name, value in body.items():
+        if isinstance(value, Mapping):
+            found |= flat_row(value, f"{prefix}{name}_")
+        elif not isinstance(value, list | tuple):
+            found[f"{prefix}{name}"] = value
+    return found
+
+
 def rows_of(columns: Columns) -> Iterator[tuple[Any, ...]]:
     """The rows of columns."""
     return zip(*columns.values(), strict=True)

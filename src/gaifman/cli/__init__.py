@@ -21,6 +21,7 @@ from gaifman.cli.demo import demo
 from gaifman.cli.evaluate import evaluate, reproduce
 from gaifman.cli.kb import convert, features, graph, info, mine, neighbourhood, parse
 from gaifman.cli.predict import predict
+from gaifman.cli.review import add, review
 from gaifman.cli.serve import serve
 from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError, OutputError, StoppedError, shorten
@@ -63,6 +64,8 @@ COMMANDS = (
     train,
     resume,
     predict,
+    review,
+    add,
     answer,
     explain,
     evaluate,
@@ -108,7 +111,8 @@ def _discard_output() -> None:
 
 
 def _refuse(error: GaifmanError) -> NoReturn:
-    wants_json = "--json" in sys.argv
+    words = " ".join(sys.argv).replace("=", " ")
+    wants_json = "--json" in sys.argv or "--format json" in f"{words} ".replace("jsonl", "")
     with suppress(OSError):  # standard error may be on the same full disk
         click.echo(json.dumps(error.as_dict()) if wants_json else f"error: {error}", err=True)
     sys.exit(1)

@@ -12,18 +12,20 @@ from gaifman.cli.console import (
     InputOptions,
     bind_option,
     check_overwrite,
-    json_option,
     kb_options,
     kernel_progress,
+    output_options,
     parse_bindings,
     print_fields,
     print_json,
     print_more,
+    print_rows,
     print_table,
 )
 from gaifman.errors import escape_unprintable
 
 if TYPE_CHECKING:
+    from gaifman._tables import Columns
     from gaifman.config import Budget
     from gaifman.explain.explanation import Explanation
     from gaifman.model import Model
@@ -63,7 +65,7 @@ no_constraints_option = click.option(
     help="Limit for combinations of objects, for variables that no fact restricts.",
 )
 @kb_options
-@json_option
+@output_options
 def query(
     kb: str,
     query: str,
@@ -129,7 +131,7 @@ def _print_count(engine: Engine, prepared: PreparedQuery, budget: Budget, *, as_
     number = count_answers(engine, prepared, budget)
     if as_json:
         print_json({**prepared.as_dict(), "count": number})
-    else:
+    elif not print_rows(lambda: {"count": [number]}):
         print_fields([("read as", to_bracketed(prepared.query)), ("answers", number)])
 
 
@@ -155,6 +157,9 @@ def _print_answers(
         body |= {"witnesses": witnesses} if why else {}
         print_json({**body, "skipped": skip, "truncated": found.truncated})
         return
+    if print_rows(lambda: _answer_columns(found, witnesses)):
+        _note_truncated(found, skip)
+        return
     fields = [("read as", to_bracketed(prepared.query))]
     if not found.variables:
         print_fields([*fields, ("answer", "true" if len(found) else "false")])
@@ -164,6 +169,17 @@ def _print_answers(
     if rows:
         print_table("Answers", [*found.variables, *(["facts"] if why else [])], rows)
     print_more(len(found) - MAX_ROWS, "answers", "--tsv and --json print them")
+    _note_truncated(found, skip)
+
+
+def _answer_columns(found: Answers, witnesses: list[list[list[str]]]) -> Columns:
+    """The answers, with the first facts that make each true if they were asked for."""
+    return {**found.columns()} | (
+        {"facts": [" ".join(own[0]) if own else "" for own in witnesses]} if witnesses else {}
+    )
+
+
+def _note_truncated(found: Answers, skip: int) -> None:
     if found.truncated:
         click.echo(f"more answers exist: --skip {skip + len(found)} for the next, --rows all for all", err=True)
 
@@ -219,7 +235,7 @@ def _first_witness(witnesses: list[list[str]]) -> tuple[str]:
     "never seen at its position. Known answers stay.",
 )
 @kb_options
-@json_option
+@output_options
 def answer(
     model: str,
     kb: str,
@@ -269,7 +285,7 @@ def answer(
         )
     if as_json:
         print_json(ranked.as_dict())
-    else:
+    elif not print_rows(ranked.columns):
         considered = ranked.considered.description
         typed = candidates == "auto" and not restrict_to and not considered.startswith(("all", "known"))
         hint = " (--candidates all ranks all objects)" if typed else ""
@@ -324,7 +340,7 @@ def _assumption(model: Model, prior: float | None) -> tuple[str, str]:
 @click.option("--picture", metavar="FILE", help="Draw a neighbourhood with the decisive facts: .svg.")
 @click.option("--force", is_flag=True, help="Replace the picture if it exists.")
 @kb_options
-@json_option
+@output_options
 def explain(
     model: str,
     kb: str,
@@ -369,7 +385,8 @@ def explain(
     if as_json:
         print_json(explanation.as_dict())
         return
-    _print_explanation(explanation, _assumption(loaded, prior))
+    if not print_rows(explanation.columns):
+        _print_explanation(explanation, _assumption(loaded, prior))
     if picture:
         click.echo(f"wrote {picture}", err=True)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gaifman._tables import Columns, csv_lines, json_lines
 from gaifman.config import FILE_LIMITS, Limits, ProgressCallback
 from gaifman.errors import escape_unprintable, shorten
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FORMATS = ("triples", "nary", "types", "attributes", "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
+ROW_FORMAT = "gaifman.row_format"
+"""Key of the chosen output format in click's context."""
 DEMO_FILE = Path(__file__).parent.parent / "data" / "countries.facts"
 PROGRESS_DELAY = 0.5
 """Seconds before a progress bar appears."""
@@ -74,8 +77,52 @@ class CountOrAuto(click.ParamType[int | str]):
 
 
 def json_option(command: Command) -> Command:
-    """Add `--json`, which every command has."""
+    """Add `--json`, which every command has; `output_options` adds it too."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
+
+
+class OutputFormat(click.Choice[str]):
+    """How a table is printed; a format of files gets a hint."""
+
+    def __init__(self) -> None:
+        super().__init__(("table", "csv", "json", "jsonl"))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the format."""
+        if value in FORMATS and value not in self.choices:
+            self.fail(f"{value!r} is a format of files that are read: --input-format {value}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def output_options(command: Command) -> Command:
+    """Add `--format` and `--json` to a command that prints a table: `as_json`, and what `print_rows` needs."""
+
+    @functools.wraps(command)
+    def with_format(*arguments: Any, output_format: str, as_json: bool, **settings: Any) -> Any:
+        if as_json and output_format not in ("table", "json"):
+            raise click.UsageError(f"--json and --format {output_format} exclude each other.")
+        click.get_current_context().meta[ROW_FORMAT] = output_format
+        return command(*arguments, as_json=as_json or output_format == "json", **settings)
+
+    option = click.option(
+        "--format",
+        "output_format",
+        type=OutputFormat(),
+        default="table",
+        show_default=True,
+        help="What to print: a table for people, rows with raw numbers, or one JSON object.",
+    )
+    found: Any = option(json_option(with_format))
+    return found  # type: ignore[no-any-return]
+
+
+def print_rows(columns: Callable[[], Columns]) -> bool:
+    """With `--format csv` or `jsonl`, print the rows of the command's table; return whether that was asked for."""
+    chosen = click.get_current_context().meta.get(ROW_FORMAT)
+    if chosen not in ("csv", "jsonl"):
+        return False
+    sys.stdout.writelines(csv_lines(columns()) if chosen == "csv" else json_lines(columns()))
+    return True
 
 
 def bind_option(command: Command) -> Command:
@@ -211,19 +258,20 @@ class InputOptions:
         return replace(self, extra_files=())
 
     def arguments(self) -> dict[str, str]:
-        """Return the options that are not the default, by the names that `gaifman.read` and the commands share."""
+        """Return the options that are not the default, by their names in `gaifman.read`."""
         given = {"format": self.file_format, "table": self.table, "iris": None if self.iris == "full" else self.iris}
         return {name: value for name, value in given.items() if value}
 
     def flags(self) -> list[str]:
         """Return the options as words of a command."""
+        options = {"input-format" if name == "format" else name: value for name, value in self.arguments().items()}
         header = [] if self.header is None else ["--header" if self.header else "--no-header"]
-        words = [word for name, value in self.arguments().items() for word in (f"--{name}", value)]
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
         return [*words, *header, *self.mapping.flags(), *(word for limit in self.limits for word in ("--limit", limit))]
 
 
 def input_options(command: Command) -> Command:
-    """Add `--format`, `--table`, `--iris`, `--header` and `--limit`: the argument `reading` of the command."""
+    """Add `--input-format`, `--table`, `--iris`, `--header` and `--limit`: the argument `reading` of the command."""
     return _reading_options(command)
 
 
@@ -280,7 +328,7 @@ def _reading_options(command: Command) -> Command:
         ),
         click.option("--table", metavar="NAME", help="Table of a database to read.  [default: all]"),
         click.option(
-            "--format",
+            "--input-format",
             "file_format",
             type=click.Choice(FORMATS),
             metavar="FORMAT",

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gaifman._tables import columns_from, flat_row
 from gaifman.cli.console import (
     MAX_LISTED,
     InputOptions,
     command_text,
-    json_option,
     kb_options,
+    output_options,
     parse_model_options,
     print_fields,
     print_json,
     print_more,
+    print_rows,
     print_stopped,
     print_table,
     read_progress,
@@ -72,7 +74,7 @@ BENCHMARK_DATA = (
 @click.option("--plot", metavar="FILE", help="Plot the reliability of proposals; .svg, .pdf or .png.")
 @click.option("--threads", type=click.IntRange(min=1), help="Number of threads.  [default: all processors]")
 @kb_options
-@json_option
+@output_options
 def evaluate(
     model: str,
     kb: str,
@@ -149,6 +151,8 @@ def evaluate(
         plot_proposals(proposed, Path(plot))
     if as_json:
         print_json(result.as_dict() | ({"proposals": proposed.as_dict()} if proposed else {}))
+        return
+    if print_rows(result.columns):
         return
     _print_evaluation(result, raw)
     if proposed:
@@ -306,7 +310,7 @@ def _print_confidences(metrics: dict[str, Any]) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option("--figures/--no-figures", default=True, show_default=True, help="Plot the degree distribution.")
 @click.option("--threads", type=click.IntRange(min=1), help="Number of threads.  [default: all processors]")
-@json_option
+@output_options
 def reproduce(
     data: str,
     output: str | None,
@@ -347,6 +351,8 @@ def reproduce(
         name, results = _reproduce_rows(data, chosen, rows, **request)
     if as_json:
         print_json(results)
+        return
+    if print_rows(lambda: columns_from([flat_row(row) for row in results.get("rows", [results])])):
         return
     (_print_benchmark if chosen == "default" else _print_results)(results)
     picture = ", degrees.svg" if figures else ""

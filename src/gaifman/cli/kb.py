@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gaifman._tables import columns_from, flat_row
 from gaifman.cli.console import (
     MAX_LISTED,
     InputOptions,
@@ -17,9 +18,11 @@ from gaifman.cli.console import (
     json_option,
     kb_options,
     kernel_progress,
+    output_options,
     print_fields,
     print_json,
     print_more,
+    print_rows,
     print_table,
     sampling_options,
 )
@@ -48,7 +51,7 @@ INPUT_KINDS = ("query", "formula", "feature")
 @click.argument("kb", nargs=-1, required=True)
 @click.option("--all", "show_all", is_flag=True, help="List every relation, attribute and constraint.")
 @input_options
-@json_option
+@output_options
 def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bool) -> None:
     """Show the contents of a knowledge base: its size, relations, attributes, confidences, and the constraints that
     nearly all facts keep.
@@ -57,13 +60,15 @@ def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bo
     Examples:
       gaifman info demo
       gaifman info train.tsv.gz types.tsv ages.tsv
-      gaifman info facts.txt --format nary --json
+      gaifman info facts.txt --input-format nary --json
       gaifman info postgresql://ann@localhost/company --table hr.employee
 
     KB is one file or several that are read together, or the URL of a database. `demo` is the bundled knowledge base of
     countries.
     """
     known = reading.read(*kb)
+    if print_rows(lambda: schema_columns(known)):
+        return
     body = kb_summary(known)
     searched = show_all or len(known) <= MAX_SEARCHED_FACTS
     constraints = _find_constraints(known) if searched else []
@@ -71,6 +76,9 @@ def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bo
         print_json(body | {"constraints": [one.as_dict() for one in constraints] if searched else None})
         return
     print_fields((name, body[name]) for name in ("objects", "facts", "relations", "attributes", "fingerprint"))
+    reviewed = {"accepted predictions": len(known.provenance), "known negatives": len(known.rejected)}
+    if any(reviewed.values()):
+        print_fields(reviewed.items())
     _print_confidences(body.get("confidences"))
     _print_relations(known, None if show_all else MAX_RELATIONS)
     _print_attributes(known, None if show_all else MAX_RELATIONS)
@@ -80,6 +88,13 @@ def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bo
     if known.notes:
         notes = [(note.text, note.count, note.example) for note in known.notes]
         print_table("Notes on reading", ["note", "count", "example"], notes, right=[1])
+
+
+def schema_columns(kb: KnowledgeBase) -> dict[str, list[Any]]:
+    """Return the relations and attributes as rows."""
+    rows = [("relation", one.name, one.arity, one.count) for one in kb.relations.values()]
+    rows += [("attribute", one.name, 1, one.count) for one in kb.attributes.values()]
+    return {name: [row[i] for row in rows] for i, name in enumerate(("kind", "name", "arity", "count"))}
 
 
 def kb_summary(kb: KnowledgeBase) -> dict[str, Any]:
@@ -94,6 +109,8 @@ def kb_summary(kb: KnowledgeBase) -> dict[str, Any]:
         "by_attribute": {a.name: {"values": a.count} for a in kb.attributes.values()},
         "notes": [{"text": n.text, "count": n.count, "example": n.example} for n in kb.notes],
     }
+    if kb.provenance or kb.rejected:
+        summary |= {"accepted_predictions": len(kb.provenance), "known_negatives": len(kb.rejected)}
     return summary | {"confidences": _confidence_summary(kb)} if kb.has_confidences else summary
 
 
@@ -271,7 +288,7 @@ def parse_fields(node: Any, kind: str) -> dict[str, Any]:
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--all", "show_all", is_flag=True, help="List every degree instead of ranges.")
 @input_options
-@json_option
+@output_options
 def graph(
     kb: tuple[str, ...], plot: str | None, force: bool, show_all: bool, reading: InputOptions, as_json: bool
 ) -> None:
@@ -295,7 +312,9 @@ def graph(
         plot_degrees(*found.degree_distribution(), plot, f"{body['objects']:,} objects, {body['edges']:,} edges")
     if as_json:
         print_json(body)
-    else:
+    elif not print_rows(
+        lambda: {"degree": [d for d, _ in body["degrees"]], "objects": [n for _, n in body["degrees"]]}
+    ):
         _print_graph(body, show_all)
     if plot and not as_json:
         click.echo(f"wrote {plot}", err=True)
@@ -340,7 +359,7 @@ def degree_ranges(distribution: list[tuple[int, int]]) -> list[tuple[str, int]]:
 @click.option("--draws", "-w", type=int, default=1, show_default=True, help="Neighbourhoods to sample.")
 @click.option("--all", "show_all", is_flag=True, help="List every fact.")
 @kb_options
-@json_option
+@output_options
 def neighbourhood(
     kb: str,
     objects: tuple[str, ...],
@@ -369,12 +388,20 @@ def neighbourhood(
         rows = [one.as_dict() for one in drawn]
         print_json({"objects": objects, "radius": radius, "size": size, "seed": seed, "draws": rows})
         return
+    if print_rows(lambda: _member_columns(drawn)):
+        return
     for note in neighbourhood_notes(objects, drawn[0], radius):
         click.echo(f"note: {note}\n", err=True)
     for number, one in enumerate(drawn):
         if draws > 1:
             click.echo(f"{'' if number == 0 else chr(10)}Draw {number + 1} of {draws}")
         print_neighbourhood(one, None if show_all else MAX_FACTS, "--all lists them")
+
+
+def _member_columns(drawn: Sequence[Neighbourhood]) -> dict[str, list[Any]]:
+    """Return the members of neighbourhoods as rows."""
+    rows = [(draw, *member) for draw, one in enumerate(drawn, start=1) for member in one.members]
+    return {name: [row[i] for row in rows] for i, name in enumerate(("draw", "object", "distance"))}
 
 
 def neighbourhood_notes(objects: tuple[str, ...], neighbourhood: Neighbourhood, radius: int) -> list[str]:
@@ -414,7 +441,7 @@ def print_neighbourhood(neighbourhood: Neighbourhood, max_facts: int | None, whe
 @sampling_options
 @click.option("--all", "show_all", is_flag=True, help="List every non-zero feature.")
 @kb_options
-@json_option
+@output_options
 def features(
     kb: str,
     variables: str,
@@ -444,6 +471,8 @@ def features(
         body = evaluate_features(known, feature_set, objects, radius, size, seed)
     if as_json:
         print_json({"variables": dict(zip(names, objects, strict=True)), "radius": radius, "size": size, **body})
+        return
+    if print_rows(lambda: columns_from([one | {"facts": " ".join(one["facts"])} for one in body["features"]])):
         return
     rows: list[tuple[str, object]] = [
         (f"{name} (s{i})", obj) for i, (name, obj) in enumerate(zip(names, objects, strict=True), start=1)
@@ -545,7 +574,7 @@ def evaluate_features(
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @kb_options
-@json_option
+@output_options
 def mine(
     kb: str,
     query: str,
@@ -604,16 +633,18 @@ def _mine_relation(
     comparisons = mine_comparison_rules(kb, relation, config)
     if output is not None:
         _write_phi(output, f"mined for {relation}: rules by confidence", [*rules, *comparisons])
+    rows = [
+        {
+            "feature": str(rule.feature),
+            "formula": rule.formula,
+            "support": rule.support,
+            "confidence": {f"s{position}": value for position, value in sorted(rule.confidence.items())},
+        }
+        for rule in rules
+    ]
+    if print_rows(lambda: columns_from([*map(flat_row, rows)])):
+        return
     if as_json:
-        rows = [
-            {
-                "feature": str(rule.feature),
-                "formula": rule.formula,
-                "support": rule.support,
-                "confidence": {f"s{position}": value for position, value in sorted(rule.confidence.items())},
-            }
-            for rule in rules
-        ]
         answers = rules[0].answers if rules else 0
         body = {"written": output, "relation": relation, "answers": answers, "features": rows}
         print_json(body | {"comparisons": [asdict(one) | {"feature": one.formula} for one in comparisons]})
@@ -672,6 +703,8 @@ def _mine_neighbourhoods(
     if as_json:
         counts = {"frequent": found.frequent_count, "answers": found.answer_count, "negatives": found.negative_count}
         print_json({"written": output, "query": str(query), **counts, "features": rows})
+        return
+    if print_rows(lambda: columns_from(rows)):
         return
     shown = [
         (row["feature"], f"{row['support']:.1%}", f"{row['negative_support']:.1%}", f"{row['gain']:.3f}")

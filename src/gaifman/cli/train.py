@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gaifman._tables import columns_from, flat_row
 from gaifman.cli.console import (
     DEMO_FILE,
     MAX_LISTED,
@@ -20,12 +21,13 @@ from gaifman.cli.console import (
     MappingOptions,
     check_overwrite,
     command_text,
-    json_option,
     kb_options,
+    output_options,
     parse_model_options,
     print_fields,
     print_json,
     print_more,
+    print_rows,
     print_stopped,
     print_table,
     python_snippet,
@@ -177,7 +179,7 @@ def training_options(command: Command) -> Command:
 @click.option("--plot", metavar="FILE", help="Plot the calibration: .svg, .png or .pdf.")
 @click.option("--force", is_flag=True, help="Replace MODEL, or an unfinished run.")
 @kb_options
-@json_option
+@output_options
 def train(
     kb: str,
     query: str | None,
@@ -245,7 +247,7 @@ def train(
 @click.command(short_help="Resume an interrupted training.")
 @click.argument("model")
 @run_options
-@json_option
+@output_options
 def resume(model: str, threads: int | None, checkpoint_interval: float | None, as_json: bool) -> None:
     """Resume the interrupted training of MODEL from its last checkpoint.
 
@@ -300,7 +302,7 @@ def _check_sources(sources: list[str]) -> None:
         if name == "-":
             raise InputError(
                 "training cannot read standard input, because a resumed run could not read it again",
-                hint="write it to a file first: gaifman convert - kb.duckdb --format triples",
+                hint="write it to a file first: gaifman convert - kb.duckdb --input-format triples",
             )
         if name != "demo" and not is_url(name) and not Path(name).exists():
             raise InputError(f"there is no file {name}")
@@ -470,6 +472,10 @@ def _print_outcome(
 ) -> None:
     if as_json:
         print_json({"written": str(target), **model.meta})
+        return
+    rows = model.meta.get("relations", [model.meta["metrics"]])
+    if print_rows(lambda: columns_from([*map(flat_row, rows)])):
+        click.echo(f"wrote {target}", err=True)
         return
     _print_metrics(model.meta, target)
     plot = f", {settings['plot']} (calibration)" if settings["plot"] else ""

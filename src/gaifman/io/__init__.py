@@ -42,7 +42,7 @@ from gaifman.io.mapped_tables import TableMapper
 from gaifman.io.mapping import TableMapping, make_mapping
 from gaifman.io.objects import TableReader, describe
 from gaifman.io.rdf import IriStyle, NodeNamer, read_rdf
-from gaifman.io.tabular import read_table
+from gaifman.io.reviewed_tables import read_any_table
 from gaifman.io.writers import fact_lines, find_losses, open_text, table_lines
 from gaifman.kb.builder import KnowledgeBaseBuilder
 from gaifman.kb.knowledge_base import KnowledgeBase, Note
@@ -209,7 +209,7 @@ class _Reader:
                 read_rdf(blocks, source.name, file_format, self.namer, self.builder)
             case _:
                 layout = file_format if file_format in TABLE_FORMATS else None
-                return read_table(blocks, file_suffix(source.name), layout, self.builder, self.header, self.mapper)
+                return read_any_table(blocks, file_suffix(source.name), layout, self.builder, self.header, self.mapper)
         return file_format
 
     def finish(self) -> KnowledgeBase:

@@ -5,13 +5,21 @@
     attribute_values(attribute, object, value)
 
 and the views `facts(relation, objects, confidence)` and `"values"(attribute, object, value)` with names.
+
+If proposed facts were reviewed, the decisions, also about those that were rejected, are in
+
+    reviews1(relation, a1, provenance, model, date, probability)   …   reviews8(…)
+
+and, with names, in the view `reviews(relation, objects, provenance, model, date, probability)`.
 """
 
 # ruff: noqa: S608 - table and column names are ours, or quoted; values are never put into SQL text
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +43,10 @@ from gaifman.io.files import InputFile, ScratchFolder, uncompressed_path
 from gaifman.io.mapped_tables import TableMapper
 from gaifman.kb.builder import KnowledgeBaseBuilder, Locator
 from gaifman.kb.knowledge_base import KnowledgeBase, format_name
+from gaifman.kb.reviews import PREDICTED, REJECTED, Provenance
 from gaifman.kb.tables import Floats, Ints
 
+REVIEW_FIELDS = ("provenance", "model", "date", "probability")
 LAYOUT_VERSION = 1
 """Version of the file's layout; other versions are refused."""
 
@@ -76,8 +86,30 @@ def write_duckdb(kb: KnowledgeBase, path: Path, name: str) -> None:
             {"attribute": numbers.attribute, "object": numbers.objects, "value": numbers.value},
         )
         _create_views(connection, list(kb.fact_tables))
+        _write_reviews(connection, kb)
         about = {"version": str(LAYOUT_VERSION), "fingerprint": kb.fingerprint, "format": "gaifman knowledge base"}
         create_table(connection, "gaifman", {"key": _text_array(about), "value": _text_array(about.values())})
+
+
+def _write_reviews(connection: Any, kb: KnowledgeBase) -> None:
+    """Write the decisions about proposed facts; no table if there are none."""
+    decided = [(PREDICTED, *one) for one in kb.provenance.items()] + [(REJECTED, *one) for one in kb.rejected.items()]
+    arities = sorted({len(key) - 1 for _, key, _ in decided})
+    for arity in arities:
+        rows = sorted(row for row in decided if len(row[1]) - 1 == arity)
+        ids = np.array([[kb.object_id(name) for name in key[1:]] for _, key, _ in rows], np.int32)
+        relations = np.array([kb.content.relations.find(key[0]) for _, key, _ in rows], np.int32)
+        columns: dict[str, npt.NDArray[Any]] = {"relation": relations} | {f"a{i + 1}": ids[:, i] for i in range(arity)}
+        columns |= {"provenance": _text_array(kind for kind, _, _ in rows)}
+        columns |= {name: _text_array(getattr(own, name) for *_, own in rows) for name in ("model", "date")}
+        numbers = [math.nan if own.probability is None else own.probability for *_, own in rows]
+        create_table(
+            connection, f"reviews{arity}", columns | {"probability": np.array(numbers)}, nullable="probability"
+        )
+    if arities:
+        own = "f.provenance, f.model, f.date, f.probability"
+        parts = [_named_rows("reviews", arity, own) for arity in arities]
+        connection.execute(f"CREATE VIEW reviews AS {' UNION ALL '.join(parts)}")
 
 
 def _write_names(connection: Any, kb: KnowledgeBase) -> None:
@@ -92,11 +124,14 @@ def _text_array(names: Any) -> npt.NDArray[Any]:
     return np.array([*names], object)
 
 
-def create_table(connection: Any, table: str, columns: dict[str, npt.NDArray[Any]], *, temporary: bool = False) -> None:
-    """Create a table from arrays."""
+def create_table(
+    connection: Any, table: str, columns: dict[str, npt.NDArray[Any]], *, temporary: bool = False, nullable: str = ""
+) -> None:
+    """Create a table from arrays; in the `nullable` column, NaN is null."""
     kinds = {"i": "INTEGER", "f": "DOUBLE", "O": "VARCHAR"}
     definition = ", ".join(
-        f"{quote_identifier(name)} {kinds[array.dtype.kind]} NOT NULL" for name, array in columns.items()
+        f"{quote_identifier(name)} {kinds[array.dtype.kind]}{'' if name == nullable else ' NOT NULL'}"
+        for name, array in columns.items()
     )
     connection.execute(f"CREATE {'TEMP ' if temporary else ''}TABLE {quote_identifier(table)} ({definition})")
     if len(next(iter(columns.values()))):
@@ -107,19 +142,22 @@ def create_table(connection: Any, table: str, columns: dict[str, npt.NDArray[Any
 
 def _create_views(connection: Any, arities: list[int]) -> None:
     """Create views with names instead of numbers."""
-    parts = []
-    for arity in arities:
-        names = ", ".join(f"o{i + 1}.name" for i in range(arity))
-        joins = " ".join(f"JOIN objects o{p + 1} ON o{p + 1}.id = f.a{p + 1}" for p in range(arity))
-        parts.append(
-            f"SELECT r.name AS relation, [{names}] AS objects, f.confidence "
-            f"FROM facts{arity} f JOIN relations r ON r.id = f.relation {joins}"
-        )
+    parts = [_named_rows("facts", arity, "f.confidence") for arity in arities]
     empty = "SELECT ''::VARCHAR AS relation, []::VARCHAR[] AS objects, 1.0::DOUBLE AS confidence WHERE false"
     connection.execute(f"CREATE VIEW facts AS {' UNION ALL '.join(parts or [empty])}")
     connection.execute(
         'CREATE VIEW "values" AS SELECT a.name AS attribute, o.name AS object, v.value FROM attribute_values v '
         "JOIN attributes a ON a.id = v.attribute JOIN objects o ON o.id = v.object"
+    )
+
+
+def _named_rows(table: str, arity: int, own: str) -> str:
+    """The rows of a table of one arity with names instead of numbers."""
+    names = ", ".join(f"o{i + 1}.name" for i in range(arity))
+    joins = " ".join(f"JOIN objects o{p + 1} ON o{p + 1}.id = f.a{p + 1}" for p in range(arity))
+    return (
+        f"SELECT r.name AS relation, [{names}] AS objects, {own} "
+        f"FROM {table}{arity} f JOIN relations r ON r.id = f.relation {joins}"
     )
 
 
@@ -226,6 +264,9 @@ def _read_native(
         confidence = columns.floats(table, "confidence")
         with columns.locating_errors(table) as locate:
             builder.add_facts(relation, np.stack(members, axis=1), confidence, locate)
+    for arity in range(1, MAX_ARITY + 1):
+        if f"reviews{arity}" in names:
+            columns.read_reviews(f"reviews{arity}", arity)
     columns.count_rows("attribute_values")
     attribute = columns.ids("attribute_values", "attribute", attributes)
     holder = columns.ids("attribute_values", "object", objects)
@@ -301,6 +342,26 @@ class _ColumnReader:
             raise self.error(table, f"{column} {ids[row]} is not an id", row)
         encoded: Ints = numbers[ids]
         return encoded
+
+    def read_reviews(self, table: str, arity: int) -> None:
+        """Read the decisions about proposed facts of one arity."""
+        self.count_rows(table)
+        relations, objects = (self._names_by_id(kind) for kind in ("relations", "objects"))
+        columns = ", ".join(["relation", *(f"a{i + 1}" for i in range(arity)), *REVIEW_FIELDS])
+        found = self._connection.execute(f"SELECT {columns} FROM {quote_identifier(table)}").fetchall()
+        for row, (relation, *members, kind, model, date, p) in enumerate(found):
+            key = (relations.get(relation, ""), *(objects.get(number, "") for number in members))
+            if "" in key:
+                raise self.error(table, "a number is not an id", row)
+            if kind not in (PREDICTED, REJECTED):
+                raise self.error(table, f"the provenance is {PREDICTED} or {REJECTED}, not {shorten(str(kind))}", row)
+            if not isinstance(p, float | None) or not (isinstance(model, str) and isinstance(date, str)):
+                raise self.error(table, "the model and the date must be texts, and the probability a number", row)
+            locate = partial(self.location, table, row)
+            self._builder.add_review(key, Provenance(model, date, p), kind == PREDICTED, locate)
+
+    def _names_by_id(self, table: str) -> dict[int, str]:
+        return dict(zip(self.integers(table, "id").tolist(), self.column(table, "name", "O", "text"), strict=True))
 
     @contextmanager
     def locating_errors(self, table: str) -> Iterator[Locator]:

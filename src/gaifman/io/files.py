@@ -435,7 +435,7 @@ OTHER_FILES = {
     "xml": ("XML", "convert RDF/XML to Turtle (.ttl) or N-Triples (.nt), and other XML to a table"),
 }
 """Files that are text but not facts: what they are, and what to do."""
-_OVERRIDE = "if it is a table, set --format (in Python format=…)"
+_OVERRIDE = "if it is a table, set --input-format (in Python format=…)"
 
 _MAGIC = ((0, b"SQLite format 3\0", "sqlite"), (8, _DUCKDB_MAGIC, "duckdb"), (0, b"PAR1", "parquet"))
 _FACT = re.compile(rb"\s*(?:[%]|[\d.]+\s*::|(?:[\w/:.-]+|'[^'\n]*'|\"[^\"\n]*\")\s*\([^\t\n]*\)\s*(?:=[^\n]*)?\.)")

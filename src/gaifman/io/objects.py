@@ -229,7 +229,7 @@ class TableReader:
             columns = TableColumns(batch.source, "", tuple(sample[0]))
             if self.mapper and (missing := self.mapper.missing_in(columns)):
                 raise missing  # a mistake in the mapping, not in the table
-            hint = found.hint.replace("set --format types", 'pass format="types"')
+            hint = found.hint.replace("set --input-format types", 'pass format="types"')
             raise InputError(found.message, location=batch.location(0, found.column), hint=hint)
         if found.header:
             example = f"{batch.source}: {', '.join(map(shorten, sample[0]))}"

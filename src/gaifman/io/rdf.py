@@ -1,12 +1,15 @@
 """Read N-Triples and Turtle with pyoxigraph.
 
 Numeric literals become attributes and `rdf:type` becomes types. Other literals are skipped and counted in a note.
+
+A reified statement whose IRI begins with `urn:gaifman:review:` is no fact, but says that a fact was predicted and
+accepted, or that a proposal was rejected, with the name of the model, the day and the probability.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,6 +19,7 @@ from gaifman.io.cells import DECIMAL
 from gaifman.io.files import BATCH_SIZE, TextBlock
 from gaifman.io.tabular import DEFAULT_LAYOUTS, RowBatch, add_rows
 from gaifman.kb.builder import KnowledgeBaseBuilder
+from gaifman.kb.reviews import PREDICTED, REJECTED, FactKey, Provenance
 
 if TYPE_CHECKING:
     import pyoxigraph
@@ -33,6 +37,14 @@ NUMERIC_DATATYPES = frozenset(
         *("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger"),
     )
 )
+
+RDF = RDF_TYPE.removesuffix("type")
+REVIEW = "urn:gaifman:review:"
+"""Start of the IRI of a reified statement about a proposed fact."""
+STATEMENT_TERMS = ("subject", "predicate", "object")
+"""Its properties in the namespace of RDF."""
+REVIEW_TERMS = ("provenance", "model", "date", "probability")
+"""Its properties in ours, `urn:gaifman:`."""
 
 _ANONYMOUS = re.compile(r"[0-9a-f]{24,32}")
 
@@ -55,6 +67,48 @@ def read_rdf(
     except ValueError as error:
         raise InputError(f"{source}: {error}") from None
     buffer.flush()
+    buffer.reviews.add_to(builder, namer, source)
+
+
+class _ReifiedReviews:
+    """Collects the properties of reified statements about proposed facts."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, object]] = {}
+
+    def take(self, triple: pyoxigraph.Quad) -> bool:
+        """Whether the triple is a property of such a statement; it is kept then."""
+        subject = str(getattr(triple.subject, "value", ""))
+        if not subject.startswith(REVIEW):
+            return False
+        name = re.split("[#:]", triple.predicate.value)[-1]
+        self._found.setdefault(subject, {})[name] = triple.object
+        return True
+
+    def add_to(self, builder: KnowledgeBaseBuilder, namer: NodeNamer, source: str) -> None:
+        """Add the decisions to the builder."""
+        for iri, terms in self._found.items():
+            builder.add_review(*self._decision(iri, terms, namer, source))
+
+    def _decision(
+        self, iri: str, terms: dict[str, object], namer: NodeNamer, source: str
+    ) -> tuple[FactKey, Provenance, bool, Callable[[], Location]]:
+        location = Location(source, 1, 1, iri)
+        values = {name: str(getattr(terms.get(name), "value", "")) for name in REVIEW_TERMS}
+        p = values["probability"]
+        named = all(name in terms for name in STATEMENT_TERMS) and values["provenance"] in (PREDICTED, REJECTED)
+        if not named or (p and not (DECIMAL.fullmatch(p) and 0 <= float(p) <= 1)):
+            raise InputError(
+                f"{shorten(iri)} is not a decision about a proposed fact",
+                location=location,
+                hint="it needs rdf:subject, rdf:predicate, rdf:object and urn:gaifman:provenance, which is "
+                f"{PREDICTED} or {REJECTED}",
+            )
+        subject, predicate, target = (terms[name] for name in STATEMENT_TERMS)
+        typed = str(getattr(predicate, "value", "")) == RDF_TYPE
+        key = (namer(target), namer(subject)) if typed else (namer(predicate), namer(subject), namer(target))
+        provenance = Provenance(values["model"], values["date"], float(p) if p else None)
+        return key, provenance, values["provenance"] == PREDICTED, lambda: location
 
 
 def _add_triple(triple: pyoxigraph.Quad, names: NodeNamer, buffer: _TripleBuffer) -> None:
@@ -63,6 +117,8 @@ def _add_triple(triple: pyoxigraph.Quad, names: NodeNamer, buffer: _TripleBuffer
 
     subject, predicate, target = triple.subject, triple.predicate, triple.object
     buffer.count += 1
+    if buffer.reviews.take(triple):
+        return
     if isinstance(subject, pyoxigraph.Triple) or isinstance(target, pyoxigraph.Triple):
         buffer.skip("statement", "about triples skipped", str(predicate))
     elif isinstance(target, pyoxigraph.Literal):
@@ -132,6 +188,7 @@ class _TripleBuffer:
 
     def __init__(self, source: str, builder: KnowledgeBaseBuilder) -> None:
         self.count = 0
+        self.reviews = _ReifiedReviews()
         self._source = source
         self._builder = builder
         self._fields: dict[str, list[str]] = {"triples": [], "types": [], "attributes": []}

@@ -6,9 +6,9 @@ readings that are possible, as options to copy. `find_doubt` decides, `Table.hin
 >>> doubt = find_doubt([["employee", "boss"], ["ann", "bob"], ["bob", "cleo"]], None)
 >>> print(doubt.hint())
 choose a reading:
-  --map "employee boss boss"       boss(ann, bob)
-  --no-header --map "1 related 2"  related(employee, boss)
-  --no-header --format types       boss(employee)
+  --map "employee boss boss"        boss(ann, bob)
+  --no-header --map "1 related 2"   related(employee, boss)
+  --no-header --input-format types  boss(employee)
 first rows:
   employee  boss
   ann       bob
@@ -253,7 +253,7 @@ class Table:
         fact = f"{format_name(word)}({', '.join(map(format_name, names))}){value}"
         flag = {True: "--header ", False: "--no-header ", None: ""}[header]
         python = "" if header is None else f"header={header}, "
-        return Reading(f"{flag}--format {file_format}", f'{python}format="{file_format}"', (shorten(fact, 60),))
+        return Reading(f"{flag}--input-format {file_format}", f'{python}format="{file_format}"', (shorten(fact, 60),))
 
 
 def _shell_words(words: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -13,9 +15,10 @@ import numpy as np
 from gaifman._tables import Columns, csv_lines, json_lines
 from gaifman.errors import InputError, OutputError, similar_names
 from gaifman.io.databases import quote_identifier, quote_literal
-from gaifman.io.rdf import RDF_TYPE
+from gaifman.io.rdf import RDF, RDF_TYPE, REVIEW, STATEMENT_TERMS, XSD
 from gaifman.io.writers import open_text
 from gaifman.kb.knowledge_base import Fact
+from gaifman.kb.reviews import FactKey, Provenance
 
 RESULT_FORMATS = {
     ".csv": "csv",
@@ -98,6 +101,33 @@ def write_facts(path: Path, file_format: str, facts: Iterable[Fact], *, compress
         file.writelines(lines)
 
 
+def fact_triples(fact: Fact) -> Iterator[str]:
+    """The line of N-Triples of a fact without its probability."""
+    return (line.partition(" . # ")[0] + " .\n" for line in _triple(fact))
+
+
+def review_triples(kind: str, key: FactKey, provenance: Provenance) -> Iterator[str]:
+    """The lines of N-Triples that say that a fact was predicted and accepted, or that a proposal was rejected."""
+    [line] = fact_triples(Fact(key[0], key[1:]))
+    nodes = line.removesuffix(" .\n").split(" ")
+    digest = hashlib.blake2b(line.encode(), digest_size=12).hexdigest()
+    p = "" if provenance.probability is None else repr(provenance.probability)
+    texts = {"provenance": kind, "model": provenance.model}
+    typed = {"date": (provenance.date, "date"), "probability": (p, "double")}
+    properties = {f"{RDF}type": f"<{RDF}Statement>"}
+    properties |= {f"{RDF}{name}": node for name, node in zip(STATEMENT_TERMS, nodes, strict=True)}
+    properties |= {f"urn:gaifman:{name}": _literal(text) for name, text in texts.items() if text}
+    properties |= {f"urn:gaifman:{name}": f"{_literal(text)}^^<{XSD}{k}>" for name, (text, k) in typed.items() if text}
+    return (f"<{REVIEW}{digest}> <{name}> {node} .\n" for name, node in properties.items())
+
+
+def _literal(text: str) -> str:
+    """A text as a literal of N-Triples."""
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
+        text = text.replace(plain, escaped)
+    return f'"{text}"'
+
+
 def _triple(fact: Fact) -> Iterator[str]:
     """A fact as a line of N-Triples; its probability is a comment. One of one position is a type."""
     if len(fact.objects) == 1:
@@ -110,6 +140,11 @@ def _triple(fact: Fact) -> Iterator[str]:
         )
     head, tail = map(_node, fact.objects)
     yield f"{head} {_node(fact.relation)} {tail} . # {fact.confidence:.6g}\n"
+
+
+def names_a_node(name: str) -> bool:
+    """Whether a name is an IRI or the label of a blank node, so that a file of RDF can mention it again."""
+    return bool(re.fullmatch(r"_:\w[\w.-]*", name)) or (not name.startswith("_:") and _node(name) == f"<{name}>")
 
 
 def _node(name: str) -> str:

@@ -230,7 +230,7 @@ def _layout_by_numbers(rows: Sequence[Sequence[str]], name: str) -> TableLayout 
         case [_, True]:
             return LayoutProblem(
                 "two columns, of which the second is numeric: the name of the attribute is missing",
-                "write object, attribute, value; if the numbers are types, set --format types; or "
+                "write object, attribute, value; if the numbers are types, set --input-format types; or "
                 + Table("", rows, False, name=name).hint(),
                 1,
             )
@@ -246,8 +246,8 @@ def _layout_by_numbers(rows: Sequence[Sequence[str]], name: str) -> TableLayout 
             return LayoutProblem(
                 "four columns: the second has repeated names and the fourth is not a confidence, "
                 "so the column of the relation cannot be detected",
-                "set --format nary if it is the first; if it is the second, remove the fourth column, "
-                "or set --format triples if that is a confidence; or " + Table("", rows, False, name=name).hint(),
+                "set --input-format nary if it is the first; if it is the second, remove the fourth column, "
+                "or set --input-format triples if that is a confidence; or " + Table("", rows, False, name=name).hint(),
                 3,
             )
         case [_, _, _, _]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from gaifman.config import DEFAULT_LIMITS, raise_limit_hint
 from gaifman.errors import InputError, Location, plural, shorten
 from gaifman.kb.knowledge_base import KnowledgeBase, Note, duplicate_notes, format_name
+from gaifman.kb.reviews import FactKey, Provenance, Reviews
 from gaifman.kb.tables import (
     Duplicates,
     FactChunk,
@@ -253,11 +254,19 @@ class KnowledgeBaseBuilder:
         self._values = RowStore()
         """Attribute, object and value."""
         self._notes: dict[str, Note] = {}
+        self._reviews: dict[bool, dict[FactKey, Provenance]] = {True: {}, False: {}}
 
     def add_note(self, count: int, text: str, example: str = "", singular: str = "") -> None:
         """Add to the count of a note; the first example is kept. `singular` is the text for a count of one."""
         known = self._notes.get(text, Note(0, text, example, singular))
         self._notes[text] = replace(known, count=known.count + count, example=known.example or example)
+
+    def add_review(self, key: FactKey, provenance: Provenance, accepted: bool, locate: Callable[[], Location]) -> None:
+        """Add the decision about a proposed fact; `key` has its relation and objects."""
+        if not accepted:
+            self.count_rows(1, locate)  # an accepted one is a fact, which is counted
+        self._reviews[accepted][key] = provenance
+        self._reviews[not accepted].pop(key, None)
 
     def encode_names(self, names: Sequence[str], locate: Callable[[int], Location]) -> Ints:
         """Encode names, shape (names,); `locate` gives the location of a position."""
@@ -378,7 +387,8 @@ class KnowledgeBaseBuilder:
         ]
         tables, duplicates = build_tables(raw)
         duplicates = self._with_folded(duplicates, tables, names)
-        return KnowledgeBase(tables, (*self._notes.values(), *duplicate_notes(tables, duplicates)))
+        notes = (*self._notes.values(), *duplicate_notes(tables, duplicates))
+        return KnowledgeBase(tables, notes, Reviews(self._reviews[True], self._reviews[False]))
 
     def _with_folded(self, found: Duplicates, tables: Tables, names: npt.NDArray[np.object_]) -> Duplicates:
         """Add the rows that were folded before the tables were built."""

@@ -26,6 +26,7 @@ import numpy as np
 from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.config import MAX_ARITY, check_int, checked, checked_methods, unchecked
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
+from gaifman.kb.reviews import FactKey, Provenance, Reviews, fingerprint_with
 from gaifman.kb.split import TEST, VALID, Labels, Split, SplitOptions, choose_parts
 from gaifman.kb.tables import (
     Duplicates,
@@ -320,6 +321,9 @@ class KnowledgeBase:
     notes: tuple[Note, ...] = ()
     """Remarks of the reader: the detected format, repeated facts, skipped literals."""
 
+    reviews: Reviews = field(default_factory=Reviews)
+    """All decisions about proposed facts; see `provenance` and `rejected`."""
+
     resources: ResourceCache = field(default_factory=ResourceCache, init=False)
     """What other packages make from it once, such as the database of its queries. Not compared, copied or pickled."""
 
@@ -341,6 +345,8 @@ class KnowledgeBase:
         text += f", {plural(len(self), 'fact')}"
         if self.attributes:
             text += f", {plural(len(self.attributes), 'attribute')} with {plural(len(self.value_table), 'value')}"
+        if self.rejected:
+            text += f", {plural(len(self.rejected), 'known negative')}"
         return f"<KnowledgeBase: {text}>"
 
     def _repr_html_(self) -> str:
@@ -365,7 +371,7 @@ class KnowledgeBase:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the content without what was computed from it."""
-        return KnowledgeBase, (self.content, self.notes)
+        return KnowledgeBase, (self.content, self.notes, self.reviews)
 
     def __contains__(self, fact: FactLike) -> bool:
         """Return whether the fact is known, with any confidence."""
@@ -446,6 +452,33 @@ class KnowledgeBase:
             self.value_table.attribute, self.value_table.objects, self.value_table.value, strict=True
         ):
             yield self.content.attributes[number], self.objects[holder], float(value)
+
+    # What people decided about proposed facts
+
+    @cached_property
+    def provenance(self) -> Mapping[FactKey, Provenance]:
+        """Facts that a model proposed and a person accepted, as (relation, object, …) → where they come from."""
+        return MappingProxyType({key: own for key, own in self.reviews.accepted.items() if key in self})
+
+    @cached_property
+    def rejected(self) -> Mapping[FactKey, Provenance]:
+        """Known negatives, as (relation, object, …): facts that a person rejected. No model proposes them again.
+
+        A rejected fact that becomes known is none of them.
+        """
+        left = {key: own for key, own in self.reviews.rejected.items() if key not in self and self._has_names(key)}
+        return MappingProxyType(left)
+
+    def rejected_tuples(self, relation: str) -> Ints:
+        """Shape (rejected, arity), int32, sorted: the object ids of a relation's known negatives."""
+        arity = self.content.arities[self._relation_id(relation)]
+        found = sorted([self.object_id(name) for name in key[1:]] for key in self.rejected if key[0] == relation)
+        return np.array(found, np.int32).reshape(-1, arity)
+
+    def _has_names(self, key: FactKey) -> bool:
+        number = self.content.relations.find(key[0])
+        known = number is not None and self.content.arities[number] == len(key) - 1
+        return known and all(self.objects.find(name) is not None for name in key[1:])
 
     # By number
 
@@ -573,8 +606,8 @@ class KnowledgeBase:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the content, 32 hexadecimal digits; independent of the order of reading and of the notes."""
-        return fingerprint(self.content)
+        """Hash of facts and known negatives, 32 hexadecimal digits; independent of the order of reading and notes."""
+        return fingerprint_with(fingerprint(self.content), self.rejected)
 
     @cached_property
     def schema(self) -> Schema:
@@ -602,7 +635,25 @@ class KnowledgeBase:
         raw = self._to_raw()
         append_facts(raw, facts, {} if values is None else values, ())
         tables, duplicates = build_tables(raw)
-        return KnowledgeBase(tables, (*self.notes, *duplicate_notes(tables, duplicates)))
+        return KnowledgeBase(tables, (*self.notes, *duplicate_notes(tables, duplicates)), self.reviews)
+
+    def with_reviews(
+        self, accepted: Mapping[FactKey, Provenance], rejected: Mapping[FactKey, Provenance]
+    ) -> KnowledgeBase:
+        """Return a knowledge base with accepted facts, and with rejected ones as known negatives.
+
+        A later decision replaces an earlier one.
+        """
+        for key in rejected:
+            if key in self and key not in accepted:
+                raise KnowledgeBaseError(f"{_statement(key)} is rejected, and it is a fact of the knowledge base")
+            if not self._has_names(key):
+                raise self._unknown_fact(as_fact(key))
+        both = next((key for key in rejected if key in accepted), None)
+        if both:
+            raise KnowledgeBaseError(f"{_statement(both)} is both accepted and rejected")
+        extended = self.with_facts(key for key in accepted if key not in self)
+        return replace(extended, reviews=self.reviews.merge(Reviews(dict(accepted), dict(rejected))))
 
     def without_facts(self, facts: Iterable[FactLike]) -> KnowledgeBase:
         """Return a knowledge base without some facts, but with all objects and relations."""
@@ -617,7 +668,7 @@ class KnowledgeBase:
             kept = np.ones(len(tables[arity]), bool)
             kept[rows] = False
             tables[arity] = _take_rows(tables[arity], np.flatnonzero(kept))
-        return KnowledgeBase(replace(self.content, facts=_drop_empty(tables)), self.notes)
+        return KnowledgeBase(replace(self.content, facts=_drop_empty(tables)), self.notes, self.reviews)
 
     def extend_schema(self, relations: Mapping[str, int], attributes: Sequence[str] = ()) -> KnowledgeBase:
         """Return a knowledge base whose schema has these relations (name → arity) and attributes too.
@@ -686,7 +737,7 @@ class KnowledgeBase:
             for numbers in objects:
                 new[numbers] = is_new
         tables = {arity: _take_rows(table, rows[arity]) for arity, table in self.fact_tables.items()}
-        train = KnowledgeBase(replace(self.content, facts=_drop_empty(tables)), self.notes)
+        train = KnowledgeBase(replace(self.content, facts=_drop_empty(tables)), self.notes, self.reviews)
         return train.induced(self.objects[i] for i in np.flatnonzero(~new).tolist()) if new.any() else train
 
     def _part(self, parts: Labels, part: int) -> KnowledgeBase:
@@ -716,7 +767,7 @@ class KnowledgeBase:
         )
         names = SortedNames(self.objects[number] for number in members.tolist())
         return KnowledgeBase(
-            replace(self.content, objects=names, facts=_drop_empty(tables), values=numbers), self.notes
+            replace(self.content, objects=names, facts=_drop_empty(tables), values=numbers), self.notes, self.reviews
         )
 
     def _to_raw(self, prefix: str = "") -> RawFacts:
@@ -809,7 +860,12 @@ def _join(kbs: Sequence[KnowledgeBase], prefixes: Sequence[str]) -> KnowledgeBas
             whole.add_facts(relation[rows], objects + shift, confidence)
         whole.values += [(attribute[a], o + shift, v) for a, o, v in part.values]
     check_types_and_attributes(whole)
-    return KnowledgeBase(build_tables(whole)[0], tuple(note for kb in kbs for note in kb.notes))
+    reviews = Reviews.union(kb.reviews.with_prefix(prefix) for kb, prefix in zip(kbs, prefixes, strict=True))
+    return KnowledgeBase(build_tables(whole)[0], tuple(note for kb in kbs for note in kb.notes), reviews)
+
+
+def _statement(key: FactKey) -> str:
+    return shorten(str(Fact(key[0], key[1:])).removesuffix("."), 80)
 
 
 def _take_rows(table: FactTable, rows: Longs) -> FactTable:

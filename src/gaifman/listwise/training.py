@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -274,7 +274,17 @@ class ListwiseTrainer:
         questions = max(1, min(MAX_ASKED, self._part_of(MAX_TOTAL_ASKED, models)) // self.arity)
         each = -(-count // self.arity)
         found = [self._candidates(rankers, position, pools, questions, each) for position in range(self.arity)]
-        return Proposals.concatenate([self._hidden_facts(trials, count), *found], self.arity)
+        return Proposals.concatenate([self._hidden_facts(trials, count), *found, *self._rejected(rankers)], self.arity)
+
+    def _rejected(self, rankers: RelationScorer) -> Iterator[Proposals]:
+        """Candidates that a person rejected: each is a false fact that was looked at, as a held-out fact is a true one.
+
+        They are also among the candidates of questions, whose truth is not known.
+        """
+        tuples = self.examples.rejected
+        if len(tuples):
+            nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1, np.int64))
+            yield Proposals(rankers.evidence(tuples, nothing), np.zeros(len(tuples)), np.ones(len(tuples)))
 
     def _part_of(self, total: int, models: int) -> int:
         """The part of this relation: half of the total in equal parts, the other half by the number of facts."""
