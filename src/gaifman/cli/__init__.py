@@ -22,6 +22,7 @@ from gaifman.cli.evaluate import evaluate, reproduce
 from gaifman.cli.kb import convert, features, graph, info, mine, neighbourhood, parse
 from gaifman.cli.predict import predict
 from gaifman.cli.serve import serve
+from gaifman.cli.split import split
 from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError, OutputError, StoppedError, shorten
 
@@ -55,6 +56,7 @@ COMMANDS = (
     info,
     parse,
     convert,
+    split,
     graph,
     neighbourhood,
     features,
