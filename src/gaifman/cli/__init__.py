@@ -22,6 +22,7 @@ from gaifman.cli.evaluate import evaluate, reproduce
 from gaifman.cli.kb import convert, features, graph, info, mine, neighbourhood, parse
 from gaifman.cli.predict import predict
 from gaifman.cli.serve import serve
+from gaifman.cli.settings import add_command, completion, init, name_source
 from gaifman.cli.split import split
 from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError, OutputError, StoppedError, shorten
@@ -70,9 +71,11 @@ COMMANDS = (
     evaluate,
     reproduce,
     serve,
+    init,
+    completion,
 )
 for command in COMMANDS:
-    cli.add_command(command)
+    add_command(cli, command)
 
 
 def main() -> None:
@@ -85,7 +88,7 @@ def main() -> None:
         sys.stdout.flush()  # here, because Python would end with a traceback if the disk is full
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        vars(error)["message"] = shorten(error.message, MAX_USAGE_ERROR)  # it repeats what was typed
+        vars(error)["message"] = shorten(name_source(error), MAX_USAGE_ERROR)  # it repeats what was typed
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:

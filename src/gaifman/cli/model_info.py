@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gaifman.cli.console import MAX_LISTED, print_fields, print_json, print_more, print_table
 
 if TYPE_CHECKING:
@@ -52,8 +50,6 @@ def print_model(name: str, show_all: bool, as_json: bool) -> None:
         print_more(len(found) - len(kept), "constraints", "--all lists them")
     if tables.metrics:
         print_table("Held-out figures", ["metric", ""], tables.metrics)
-    if command := meta.get("command"):
-        click.echo(f"\ntrained with: {command}")
 
 
 def _print_relations(tables: CardTables) -> None:
@@ -71,5 +67,5 @@ def _print_relations(tables: CardTables) -> None:
 def _as_dict(name: str, size: int, arrays: int, meta: dict[str, Any]) -> dict[str, Any]:
     """Return what the file says as fields for JSON."""
     keys = ("kind", "version", "query", "relations", "kb", "config", "base", "features", "metrics", "calibration")
-    more = ("constraints", "found_constraints", "added_formulas", "command")
+    more = ("constraints", "found_constraints", "added_formulas")
     return {"file": name, "bytes": size, "arrays": arrays} | {key: meta[key] for key in (*keys, *more) if key in meta}

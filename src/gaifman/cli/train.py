@@ -29,6 +29,7 @@ from gaifman.cli.console import (
     training_sampling_options,
     work_progress,
 )
+from gaifman.cli.settings import command_line
 from gaifman.errors import escape_unprintable
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def train(
     record: dict[str, Any] = {
         "kb": {**kbs, **files, "working_dir": str(Path.cwd())},
         "spec": spec.as_dict(),
-        "command": shlex.join(["gaifman", *sys.argv[1:]]),
+        "command": command_line(),
         "plot": plot,
         "checkpoint_interval": CHECKPOINT_INTERVAL if checkpoint_interval is None else checkpoint_interval,
     }
