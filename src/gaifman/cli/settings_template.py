@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gaifman.kb.knowledge_base import KnowledgeBase
 
 WIDTH = 100
-MAPPING = ("map", "id", "wide", "separator")
+MAPPING = ("map", "id", "wide", "separator", "ignore")
 """Options that belong to the section `mapping`, if there are any."""
 PER_COMMAND = ("json", "output", "query", "plot", "resume", "all")
 """Options that a command line gives each time."""
