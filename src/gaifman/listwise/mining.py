@@ -216,8 +216,8 @@ def choose_mining(index: StepIndex) -> MiningConfig:
     >>> choose_mining(build_steps(gaifman.demo())).max_steps
     3
     """
-    degrees = index.degrees[index.degrees > 0]
-    sparse = degrees.sum() <= SPARSE_DEGREE * len(degrees) and len(index.labels) <= SPARSE_LABELS
+    steps = (~index.redundant[index.step_labels]).sum()
+    sparse = steps <= SPARSE_DEGREE * (index.degrees > 0).sum() and len(index.labels) <= SPARSE_LABELS
     return SPARSE_MINING if sparse else MiningConfig()
 
 
@@ -348,6 +348,14 @@ class MinedFormulas:
     def first_comparison(self) -> int:
         """The number of the first comparison."""
         return self.first_constant + len(self.constants)
+
+    @property
+    def are_links(self) -> Bools:
+        """Shape (formulas,): whether a formula is one fact with the fixed object and the candidate."""
+        found = np.zeros(len(self), bool)
+        found[: len(self.paths)] = (self.paths[:, 1:] < 0).all(axis=1)
+        found[len(self.paths) : self.first_constant] = True
+        return found
 
     def without_constants(self) -> tuple[Self, Bools]:
         """The other formulas, and which ones these are: (formulas,), bool."""
@@ -607,6 +615,7 @@ def _shared_codes(
             config.max_degree,
             config.budget,
             index.step_labels,
+            index.redundant,
             scratch,
             buffer,
             0,

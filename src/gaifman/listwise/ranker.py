@@ -70,7 +70,7 @@ MIN_BATCHES, MANY_BATCHES, SMALL_BATCH = 8, 64, 16
 """Batches of an epoch, at least; and at least, if they have more than `SMALL_BATCH` questions."""
 
 MOSTLY_LINKED = 0.5
-"""With a larger share of questions with links, weights are first fitted without links; see `_choose_start`."""
+"""With a larger share of questions with links, other weights are fitted without links; see `_choose_start`."""
 SHORT_STEPS = 2
 """Longer paths are used where they make the loss on held-out questions smaller. With too few of these to tell, they
 are used if there are no others."""
@@ -300,17 +300,17 @@ def _choose_comparisons(problem: _Problem, choice: Choice) -> tuple[_Problem, Ch
 
 
 def _choose_start(problem: _Problem, choice: Choice) -> tuple[_Problem, Choice]:
-    """The problem that starts with weights of questions without links, if these make the held-out loss smaller.
+    """The problem with weights of questions without links, if these make the held-out loss smaller.
 
     Where most questions have another link between their objects, such as an inverse fact, it explains nearly all, and
-    little is learned about the others.
+    little is learned about the others. So all other weights come from questions that see no links.
     """
     if choice.loss is None or not problem.mostly_linked:
         return problem, choice
     unlinked = problem.hide_links()
     first = unlinked.choose(PENALTIES[:1])
     assert first.weights is not None, "as many questions are held out"
-    started = problem.start_from(first.weights, unlinked.fit(first.penalty, first.epochs))
+    started = problem.fit_links(first.weights, unlinked.fit(first.penalty, first.epochs))
     own = started.choose(PENALTIES[:1])
     return (started, own) if _loss_of(own) < _loss_of(choice) else (problem, choice)
 
@@ -395,6 +395,7 @@ class _Problem:
         self._tied = np.arange(index.mark_count, self._mark_count), len(of_mined) + added.own
         self._facts, self._ids = facts[chosen], ids[chosen]
         self._start = self._trial_start = self._prior_start
+        self._fixed: Bools | None = None
         self._keys = fold_in_rows(make_key(config.seed, "listwise", relation, position), facts[chosen])
 
     def __len__(self) -> int:
@@ -454,10 +455,12 @@ class _Problem:
             self._index, self._relation, self._position, self.mined, config, self._held_out_facts, self._added
         )
 
-    def start_from(self, trial: Weights, final: Weights) -> _Problem:
-        """The same questions, with weights to begin with, which penalties keep to: those of trials, and final ones."""
+    def fit_links(self, trial: Weights, final: Weights) -> _Problem:
+        """The same questions with these weights, of trials and final ones, but for those of links."""
         other = copy(self)
         other._trial_start, other._start = trial, final
+        links = np.concatenate([np.zeros(0, bool), *(one.are_links for one in self.mined)])
+        other._fixed = np.append(~links, np.ones(len(self.prior) - len(links), bool))
         return other
 
     def choose(self, penalties: Sequence[float]) -> Choice:
@@ -495,7 +498,9 @@ class _Problem:
     def _epochs(self, rows: Longs, penalty: float, epochs: int, *, trial: bool = False) -> Iterator[Weights]:
         """Yield the weights after each epoch of Adagrad; the arrays are reused."""
         questions = self._trial_questions if trial else self._questions
-        state = _State(self._trial_start if trial else self._start, len(self._stats), len(self), self._tied)
+        state = _State(
+            self._trial_start if trial else self._start, len(self._stats), len(self), self._tied, self._fixed
+        )
         for epoch in range(epochs):
             keys = fold_in_rows(make_key(self._config.seed, "listwise epoch", epoch), self._keys[rows][:, None])
             order = rows[np.argsort(keys, kind="stable")]
@@ -566,9 +571,14 @@ def _copy(weights: Weights) -> Weights:
 class _State:
     """Weights, their sums of squared gradients, and scratch space."""
 
-    def __init__(self, start: Weights, objects: int, questions: int, tied: tuple[Longs, Longs]) -> None:
-        """`tied` are the marks, and the formulas, of added formulas about the candidate alone: both have one weight."""
-        self._tied, self._start = tied, start
+    def __init__(
+        self, start: Weights, objects: int, questions: int, tied: tuple[Longs, Longs], fixed: Bools | None = None
+    ) -> None:
+        """`tied` are the marks, and the formulas, of added formulas about the candidate alone: both have one weight.
+
+        The weights of the `fixed` formulas, and if there are any of all marks and statistics, stay as they are.
+        """
+        self._tied, self._start, self._fixed = tied, start, fixed
         self.weights = _copy(start)
         self.gradients: Weights = tuple(np.zeros(len(own)) for own in start)  # type: ignore[assignment]
         self._squares = tuple(np.full(len(own), 0.01) for own in start)
@@ -583,7 +593,10 @@ class _State:
     def step(self, penalty: float, rate: float) -> None:
         """Take one step of Adagrad; statistics are not penalised."""
         marks, formulas = self._tied
-        if len(marks):
+        if self._fixed is not None:
+            self.gradients[0][self._fixed] = 0.0
+            self.gradients[1][:] = self.gradients[2][:] = 0.0
+        elif len(marks):
             both = self.gradients[0][formulas] + self.gradients[1][marks]
             self.gradients[0][formulas] = self.gradients[1][marks] = both
         for group in range(3):
