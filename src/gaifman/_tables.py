@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gaifman.errors import InputError
+from gaifman.errors import ArgumentError, InputError, shorten
 
 if TYPE_CHECKING:
     import pandas
@@ -54,6 +54,10 @@ class TableResult:
 
     def to_csv(self, separator: str = ",") -> str:
         """The table as lines with a header."""
+        try:
+            csv.writer(io.StringIO(), delimiter=separator)
+        except (TypeError, ValueError):
+            raise ArgumentError(f"separator must be one character, got {shorten(repr(separator))}") from None
         return "".join(csv_lines(self.columns(), separator))
 
     def to_jsonl(self) -> str:

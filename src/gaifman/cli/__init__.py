@@ -23,6 +23,8 @@ from gaifman.cli.kb import convert, features, graph, info, mine, neighbourhood, 
 from gaifman.cli.predict import predict
 from gaifman.cli.review import add, review
 from gaifman.cli.serve import serve
+from gaifman.cli.settings import add_command, completion, init, name_source
+from gaifman.cli.split import split
 from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError, OutputError, StoppedError, shorten
 
@@ -56,6 +58,7 @@ COMMANDS = (
     info,
     parse,
     convert,
+    split,
     graph,
     neighbourhood,
     features,
@@ -71,9 +74,11 @@ COMMANDS = (
     evaluate,
     reproduce,
     serve,
+    init,
+    completion,
 )
 for command in COMMANDS:
-    cli.add_command(command)
+    add_command(cli, command)
 
 
 def main() -> None:
@@ -86,7 +91,7 @@ def main() -> None:
         sys.stdout.flush()  # here, because Python would end with a traceback if the disk is full
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        vars(error)["message"] = shorten(error.message, MAX_USAGE_ERROR)  # it repeats what was typed
+        vars(error)["message"] = shorten(name_source(error), MAX_USAGE_ERROR)  # it repeats what was typed
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gaifman._tables import Columns, csv_lines, json_lines
+from gaifman.cli.verbosity import error_stream, timed
 from gaifman.config import FILE_LIMITS, Limits, ProgressCallback
 from gaifman.errors import escape_unprintable, shorten
 
@@ -491,11 +492,10 @@ def print_stopped(what: str, command: str, as_json: bool) -> None:
     from gaifman.errors import StoppedError
 
     if as_json:
-        click.echo(
-            json.dumps(StoppedError(f"the {what} was stopped", hint=f"to resume: {command}").as_dict()), err=True
-        )
+        error = StoppedError(f"the {what} was stopped", hint=f"to resume: {command}")
+        click.echo(json.dumps(error.as_dict()), file=error_stream())
     else:
-        click.echo(f"stopped; to resume: {command}", err=True)
+        click.echo(f"stopped; to resume: {command}", file=error_stream())
 
 
 def _terminal() -> Console | None:
@@ -512,14 +512,14 @@ def read_progress() -> Iterator[ProgressCallback | None]:
     """On a terminal, show a bar with bytes, rate and time left while files are read; None elsewhere."""
     console = _terminal()
     if console is None:
-        yield None
+        yield timed(None)
         return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = [TextColumn("{task.description}", markup=False), BarColumn()]
     columns += [DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()]
     with _bars(console, columns) as report:
-        yield report
+        yield timed(report)
 
 
 @contextmanager
@@ -534,7 +534,7 @@ def work_progress(unit: str = "examples", kernels: int | None = None) -> Iterato
     console = _terminal()
     if console is None:
         with compilation_progress():
-            yield None
+            yield timed(None)
         return
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
@@ -557,7 +557,7 @@ def work_progress(unit: str = "examples", kernels: int | None = None) -> Iterato
     bar = BarColumn(max(6, min(40, console.width - RESERVED_COLUMNS)))
     columns = [TextColumn("{task.description}", markup=False), bar, Counts(), TimeLeft()]
     with _bars(console, columns, counted=True, passing=PHASE) as report, compilation_progress(report, kernels):
-        yield report
+        yield timed(report)
 
 
 def kernel_progress() -> AbstractContextManager[object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +26,14 @@ from gaifman.cli.console import (
     print_table,
     sampling_options,
 )
+from gaifman.cli.model_info import is_model, print_model
 
 if TYPE_CHECKING:
+    from gaifman.description import Description
     from gaifman.features.feature_sets import FeatureSet
     from gaifman.kb.knowledge_base import KnowledgeBase
+    from gaifman.kb.leakage import Leakage
+    from gaifman.kb.links import RelationLink
     from gaifman.logic.ast import Query
     from gaifman.sampling.constraints import FoundConstraint
     from gaifman.sampling.neighbourhoods import Neighbourhood
@@ -47,14 +51,25 @@ KIND_ORDER = ("functional", "symmetric", "asymmetric", "types", "irreflexive")
 INPUT_KINDS = ("query", "formula", "feature")
 
 
-@click.command(short_help="Show the contents of a knowledge base.")
-@click.argument("kb", nargs=-1, required=True)
-@click.option("--all", "show_all", is_flag=True, help="List every relation, attribute and constraint.")
+@click.command(short_help="Show the contents of a knowledge base, or of a model.")
+@click.argument("kb", nargs=-1, required=True, metavar="KB...|MODEL")
+@click.option("--valid", metavar="FILE", help="Validation facts: what KB, the training facts, gives away of them.")
+@click.option("--test", metavar="FILE", help="Test facts: what KB, the training facts, gives away of them.")
+@click.option("--splits", is_flag=True, help="The first file is for training, and the others are further parts.")
+@click.option("--all", "show_all", is_flag=True, help="List every relation, attribute, constraint and link.")
 @input_options
 @output_options
-def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bool) -> None:
-    """Show the contents of a knowledge base: its size, relations, attributes, confidences, and the constraints that
-    nearly all facts keep.
+def info(
+    kb: tuple[str, ...],
+    valid: str | None,
+    test: str | None,
+    splits: bool,
+    show_all: bool,
+    reading: InputOptions,
+    as_json: bool,
+) -> None:
+    """Show the contents of a knowledge base: its size, relations, attributes, confidences, the constraints that
+    nearly all facts keep, and relations that are inverses, duplicates or parts of others.
 
     \b
     Examples:
@@ -62,18 +77,27 @@ def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bo
       gaifman info train.tsv.gz types.tsv ages.tsv
       gaifman info facts.txt --input-format nary --json
       gaifman info postgresql://ann@localhost/company --table hr.employee
+      gaifman info train.tsv --test test.tsv
+      gaifman info train.tsv valid.tsv test.tsv --splits
+      gaifman info countries.gaifman
 
     KB is one file or several that are read together, or the URL of a database. `demo` is the bundled knowledge base of
-    countries.
+    countries. With the parts of a split, likely leakage is shown: facts that follow from a training fact, such as its
+    inverse. MODEL is a file that `gaifman train` wrote: its relations, settings and held-out figures are shown.
     """
-    known = reading.read(*kb)
+    if len(kb) == 1 and is_model(kb[0]):
+        print_model(kb[0], show_all, as_json)
+        return
+    files = split_files(kb, valid, test, splits)
+    known = reading.read(*(kb[:1] if splits else kb))
     if print_rows(lambda: schema_columns(known)):
         return
     body = kb_summary(known)
-    searched = show_all or len(known) <= MAX_SEARCHED_FACTS
-    constraints = _find_constraints(known) if searched else []
+    parts = {name: reading.read(file) for name, file in files.items()}
+    searched = show_all or len(known) + sum(map(len, parts.values())) <= MAX_SEARCHED_FACTS
+    found = _describe(known, parts) if searched else None
     if as_json:
-        print_json(body | {"constraints": [one.as_dict() for one in constraints] if searched else None})
+        print_json(body | _description_fields(found))
         return
     print_fields((name, body[name]) for name in ("objects", "facts", "relations", "attributes", "fingerprint"))
     reviewed = {"accepted predictions": len(known.provenance), "known negatives": len(known.rejected)}
@@ -82,9 +106,12 @@ def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bo
     _print_confidences(body.get("confidences"))
     _print_relations(known, None if show_all else MAX_RELATIONS)
     _print_attributes(known, None if show_all else MAX_RELATIONS)
-    _print_constraints(constraints, None if show_all else MAX_RELATIONS)
-    if not searched:
-        click.echo(f"\nmore than {MAX_SEARCHED_FACTS:,} facts: constraints are looked for with --all")
+    if found:
+        _print_constraints(found.constraints, None if show_all else MAX_RELATIONS)
+        _print_links(found.links, None if show_all else MAX_LISTED)
+        _print_leakage(found.leakage)
+    else:
+        click.echo(f"\nmore than {MAX_SEARCHED_FACTS:,} facts: constraints and links are looked for with --all")
     if known.notes:
         notes = [(note.text, note.count, note.example) for note in known.notes]
         print_table("Notes on reading", ["note", "count", "example"], notes, right=[1])
@@ -95,6 +122,26 @@ def schema_columns(kb: KnowledgeBase) -> dict[str, list[Any]]:
     rows = [("relation", one.name, one.arity, one.count) for one in kb.relations.values()]
     rows += [("attribute", one.name, 1, one.count) for one in kb.attributes.values()]
     return {name: [row[i] for row in rows] for i, name in enumerate(("kind", "name", "arity", "count"))}
+
+
+def split_files(kb: tuple[str, ...], valid: str | None, test: str | None, splits: bool) -> dict[str, str]:
+    """Return the files of the parts beside the one to train on, by their names.
+
+    >>> split_files(("a/train.tsv", "a/valid.tsv.gz", "a/test.tsv"), None, None, splits=True)
+    {'valid': 'a/valid.tsv.gz', 'test': 'a/test.tsv'}
+    """
+    from gaifman.io.files import file_stem
+
+    if not splits:
+        return {name: file for name, file in (("valid", valid), ("test", test)) if file}
+    if valid or test:
+        raise click.UsageError("--splits names the parts by their files; leave out --valid and --test")
+    if len(kb) < 2:
+        raise click.UsageError("--splits needs the file of the training facts, and at least one more")
+    files = {file_stem(name): name for name in kb[1:]}
+    if len(files) < len(kb) - 1:
+        raise click.UsageError("two parts of --splits have the same name")
+    return files
 
 
 def kb_summary(kb: KnowledgeBase) -> dict[str, Any]:
@@ -165,22 +212,47 @@ def _print_attributes(kb: KnowledgeBase, limit: int | None) -> None:
     print_more(len(kb.attributes) - len(rows), "attributes", "--all lists them")
 
 
-def _find_constraints(kb: KnowledgeBase) -> list[FoundConstraint]:
-    """Return the constraints that facts keep: those that say most first, and those of large relations first."""
-    from gaifman.sampling.found_constraints import find_constraints
+def _describe(kb: KnowledgeBase, parts: dict[str, KnowledgeBase]) -> Description:
+    """Describe the knowledge base; constraints that say most come first, and those of large relations."""
+    from gaifman.description import describe_parts
 
     def order(found: FoundConstraint) -> tuple[int, int, str]:
         kind = KIND_ORDER.index(str(found.constraint).partition(":")[0])
         return kind, -found.instances, str(found.constraint)
 
-    return sorted(find_constraints(kb), key=order)
+    found = describe_parts(kb, parts)
+    return replace(found, constraints=tuple(sorted(found.constraints, key=order)))
 
 
-def _print_constraints(constraints: list[FoundConstraint], limit: int | None) -> None:
+def _description_fields(found: Description | None) -> dict[str, Any]:
+    """Return constraints, links and leakage as fields for JSON; None if they were not looked for."""
+    if found is None:
+        return {"constraints": None, "links": None}
+    fields = found.as_dict()
+    return {name: fields[name] for name in ("constraints", "links", *(["leakage"] if found.leakage else []))}
+
+
+def _print_constraints(constraints: Sequence[FoundConstraint], limit: int | None) -> None:
     if constraints:
         rows = [(str(found.constraint), found.evidence) for found in constraints[:limit]]
         print_table("Constraints found in the data", ["constraint", "evidence"], rows)
         print_more(len(constraints) - len(rows), "constraints", "--all lists them")
+
+
+def _print_links(links: Sequence[RelationLink], limit: int | None) -> None:
+    """Print how relations are linked, but for symmetric ones, which are among the constraints."""
+    others = [link for link in links if link.kind != "symmetric"]
+    if others:
+        rows = [(link.kind, str(link), link.evidence) for link in others[:limit]]
+        print_table("Links between relations", ["kind", "link", "known"], rows)
+        print_more(len(others) - len(rows), "links", "--all lists them")
+
+
+def _print_leakage(leakage: Sequence[Leakage]) -> None:
+    for one in leakage:
+        click.echo("\n" + click.style(f"What {one.source} gives away of {one.part}", bold=True))
+        for line in one.lines():
+            click.echo(line)
 
 
 @click.command(short_help="Convert a knowledge base to another format.")

@@ -20,7 +20,6 @@ from gaifman.cli.console import (
     InputOptions,
     MappingOptions,
     check_overwrite,
-    command_text,
     kb_options,
     output_options,
     parse_model_options,
@@ -34,6 +33,7 @@ from gaifman.cli.console import (
     training_sampling_options,
     work_progress,
 )
+from gaifman.cli.settings import command_line
 from gaifman.errors import escape_unprintable
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def train(
     record: dict[str, Any] = {
         "kb": {**kbs, **files, "working_dir": str(Path.cwd())},
         "spec": spec.as_dict(),
-        "command": command_text(),
+        "command": command_line(),
         "plot": plot,
         "checkpoint_interval": CHECKPOINT_INTERVAL if checkpoint_interval is None else checkpoint_interval,
     }

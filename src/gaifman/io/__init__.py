@@ -48,7 +48,17 @@ from gaifman.kb.builder import KnowledgeBaseBuilder
 from gaifman.kb.knowledge_base import KnowledgeBase, Note
 from gaifman.threads import cached_property
 
-__all__ = ["READ_FORMATS", "SUFFIXES", "TABLE_FORMATS", "WRITE_FORMATS", "demo", "detect_format", "read", "write"]
+__all__ = [
+    "READ_FORMATS",
+    "SUFFIXES",
+    "TABLE_FORMATS",
+    "WRITE_FORMATS",
+    "can_hold",
+    "demo",
+    "detect_format",
+    "read",
+    "write",
+]
 
 
 @checked
@@ -259,6 +269,21 @@ def write(
                 lines = fact_lines(kb) if file_format == "facts" else table_lines(kb, file_format, suffix)
                 with open_text(temporary, compressed) as file:
                     file.writelines(lines)
+
+
+def can_hold(kb: KnowledgeBase, path: str | Path) -> bool:
+    """Whether a file of this name can be written and holds all of a knowledge base.
+
+    >>> kb = KnowledgeBase.from_facts([("old", "ann")])
+    >>> can_hold(kb, "kb.facts"), can_hold(kb, "kb.ttl")
+    (True, False)
+    """
+    suffix = file_suffix(str(path))
+    try:
+        file_format = _format_for(kb, Path(path), suffix)
+    except OutputError:
+        return False
+    return file_format == "duckdb" or not find_losses(kb, file_format, suffix)
 
 
 def _format_for(kb: KnowledgeBase, path: Path, suffix: str) -> str:
