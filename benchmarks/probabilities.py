@@ -9,9 +9,9 @@ with default settings (on FB15k-237, links are hidden). Of FB15k-237 every sixth
 every eighth. `--quick` takes the demo only.
 
 `ece` is the expected calibration error of what is proposed with 0.05 or more, `expected_ratio` the sum of all
-probabilities by the number of held-out facts, `confident_true` the share of what is proposed with 0.9 or more that is
-true, if there are 20, `set_coverage` how many held-out answers are in the answer sets. Brier scores are sums over all
-candidates, per held-out fact.
+probabilities by the sum of the confidences of the held-out facts, `confident_true` the share of what is proposed with
+0.9 or more that is true, if there are 20, `set_coverage` how many held-out answers are in the answer sets. Brier scores
+are sums over all candidates, per held-out fact.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def figures(name: str, test: ProposalTest) -> dict[str, float | int]:
     whole, (count, precision) = test.as_dict(), test.confident()
     found: dict[str, float | int] = {
         "held_out": test.held_out,
-        "expected_ratio": test.expected / test.held_out,
+        "expected_ratio": test.expected / test.true,
         "proposed": whole["proposed"],
         "ece": whole["ece"],
         "confident": count,

@@ -121,7 +121,7 @@ def example(cls: type) -> Any:
         "KnowledgeBase": small,
         "Leakage": lambda: gaifman.describe(small(), test=small()).leakage[0],
         "Model": lambda: copy.copy(model),
-        "ProposalTest": lambda: gaifman.ProposalTest(Candidates.concatenate([]), 0, 0.1, SetTest.concatenate([])),
+        "ProposalTest": lambda: gaifman.ProposalTest(Candidates.concatenate([]), 0, 0.1, SetTest.concatenate([]), 0.0),
         "RankedAnswers": lambda: model.answers(x="p01"),
         "Reason": lambda: explanation().reasons[0],
         "RelationLink": lambda: gaifman.describe(gaifman.demo()).links[0],

@@ -196,8 +196,9 @@ def _print_proposals(proposed: ProposalTest) -> None:
     table, (confident, precision) = proposed.reliability, proposed.confident()
     title = f"Probabilities of facts that are not known, if {proposed.missing:.1%} of the facts are missing"
     click.echo("\n" + click.style(title, bold=True))
+    certain = f"; {proposed.true:,.1f} by their confidences" if proposed.true < proposed.held_out else ""
     rows = [
-        ("held out", f"{proposed.held_out:,}"),
+        ("held out", f"{proposed.held_out:,}{certain}"),
         ("expected", f"{proposed.expected:,.1f}: the sum of all probabilities"),
     ]
     if table is not None:

@@ -149,6 +149,8 @@ class ProposalTest(TableResult):
     """The share of the facts that was held out."""
     sets: SetTest
     """The answer sets."""
+    true: float
+    """The sum of the confidences of the held-out facts: how many are expected to be true."""
 
     @property
     def expected(self) -> float:
@@ -207,6 +209,7 @@ class ProposalTest(TableResult):
         bins = [] if table is None else zip(table.predicted, table.observed, table.counts, strict=True)
         return {
             "held_out": self.held_out,
+            "held_out_true": round(self.true, 3),
             "missing": round(self.missing, 6),
             "expected": round(self.expected, 3),
             "proposed": 0.0 if table is None else round(float(table.counts.sum()), 3),
@@ -286,7 +289,8 @@ def measure_proposals(
 
     parts = map_threaded(measure, tests, check_threads(threads), cost=lambda one: len(one.held_out))
     candidates, sets = zip(*parts, strict=True)
-    return ProposalTest(Candidates.concatenate(candidates), held_out, missing, SetTest.concatenate(sets))
+    true = float(sum(one.confidences.sum() for one in tests))
+    return ProposalTest(Candidates.concatenate(candidates), held_out, missing, SetTest.concatenate(sets), true)
 
 
 def has_ranked_lists(model: Completion | GaifmanModel, relations: Sequence[str] | None = None) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.scoring import ListwisePredictor
-from gaifman.models.calibration import logistic
+from gaifman.models.calibration import log_odds, logistic
 from gaifman.predict import FallbackPredictor, NetworkPredictor, Predictor, prefix_means
 from gaifman.ranking.fast_scoring import SplitScorerCache
 from gaifman.sampling.hiding import HiddenFacts
@@ -123,7 +123,7 @@ class ListwiseScorer:
     def tuple_scores(self, tuples: Ints) -> Floats:
         """The log-odds of the tuples, from which nothing is hidden."""
         nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1, np.int64))
-        found = self._predictor.odds.log_odds(self._predictor.scorer.evidence(tuples, nothing))
+        found = log_odds(self._predictor.odds.probabilities(self._predictor.scorer.evidence(tuples, nothing)))
         return np.tile(found, (self._counts, 1))
 
     def probabilities(self, scores: Floats) -> Floats:

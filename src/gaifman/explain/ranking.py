@@ -260,7 +260,7 @@ def _decompose(
     """The parts that add up with the effects of the reasons to the log-odds of the estimate."""
     rest = OtherFormulas(len(others), sum(one.effect for one in others))
     total = float(log_odds(explained.model_estimate.value))
-    linear, base = odds.unbent(total), odds.base
+    linear, base = odds.linear_of(total), odds.base
     competition = linear - base - sum(one.effect for one in formulas)
     return Decomposition(base, rest, calibration=total - linear, competition=competition)
 

@@ -18,6 +18,9 @@ The log-odds are linear in the evidence and then bent: a map with a slope betwee
 It is fitted by the same loss. Where most candidates are hopeless, and the few good ones are nearly all true, as by the
 symmetry of a relation, a straight line is too low at the top and too high in the middle.
 
+If the facts of a relation have confidences, a tuple is at most as probable as a fact is certain: the odds say how
+probable it is that a tuple is a fact, and the mean confidence is a factor.
+
 How many facts are missing is an assumption. Weights are fitted for several shares, and interpolated between them.
 
 Held-out facts also give the answer set of a question: the candidates with so large a share that nine in ten held-out
@@ -84,6 +87,8 @@ class Odds:
 
     bend: Floats = field(default_factory=STRAIGHT.copy)
     """Shape (knots + 2,), float64: the offset of the bent log-odds and their slopes, below, between and above knots."""
+    certainty: float = 1.0
+    """How probable a fact of the relation is: the mean confidence."""
 
     def linear(self, evidence: Floats) -> Floats:
         """Shape (tuples,), float64, for evidence (tuples, 2 · arity): log-odds before the bend."""
@@ -100,8 +105,11 @@ class Odds:
         clipped: Floats = np.clip(found, -MAX_LOG_ODDS, MAX_LOG_ODDS)
         return clipped
 
-    def unbent(self, log_odds: float) -> float:
-        """The linear log-odds of log-odds."""
+    def linear_of(self, log_odds: float) -> float:
+        """The linear log-odds of the log-odds of a probability."""
+        if self.certainty < 1:
+            p = float(1 / (1 + np.exp(-log_odds)))
+            log_odds = float(np.log(p) - np.log(max(self.certainty - p, 1e-300)))
         left, below = log_odds - self.bend[0], float(KNOTS[0])
         if left <= self.bend[1] * below:
             return float(left / self.bend[1])
@@ -112,13 +120,14 @@ class Odds:
             left -= slope * (end - start)
         return float(KNOTS[-1] + left / self.bend[-1])
 
-    def log_odds(self, evidence: Floats) -> Floats:
-        """Shape (tuples,), float64, for evidence (tuples, 2 · arity)."""
-        return self.bent(self.linear(evidence))
-
     def probabilities(self, evidence: Floats) -> Floats:
         """Shape (tuples,), float64: between 0 and 1, but neither."""
-        return _probabilities(self.log_odds(evidence))
+        return self.probabilities_of(self.linear(evidence))
+
+    def probabilities_of(self, linear: Floats) -> Floats:
+        """Shape (tuples,), float64: the probabilities of linear log-odds."""
+        p = self.certainty / (1 + exp(-self.bent(linear)))
+        return np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
 
     def bound(self, shares: Floats, known: float, other_known: Floats, position: int) -> Floats:
         """Shape (tuples,), float64: no probability is larger, whatever the shares at the other positions are.
@@ -130,7 +139,7 @@ class Odds:
         for other in range(arity):
             if other != position:
                 odds = odds + max(float(self.weights[arity + other]), 0.0) * other_known
-        return _probabilities(self.bent(odds))
+        return self.probabilities_of(odds)
 
     def shifted(self, shift: float) -> Odds:
         """The same weights, with more or less log-odds for all tuples."""
@@ -154,6 +163,8 @@ class OddsTable:
     """Shape (`MISSING_SHARES`,), float64: the share of the candidates that is true."""
     cutoffs: Floats
     """Shape (arity,), float64: the smallest log share in an answer set, by position; above 0 if it is not known."""
+    certainty: float = 1.0
+    """See `Odds.certainty`."""
     limits: tuple[Limits, ...] = ()
     """For each share, how many of the facts can be missing; only while odds are fitted."""
 
@@ -165,7 +176,7 @@ class OddsTable:
         vector, bend = (
             np.array([np.interp(inside, own, column) for column in rows.T]) for rows in (self.vectors, self.bends)
         )
-        odds = Odds(float(vector[0]), vector[1:], bend).shifted(x - inside)
+        odds = Odds(float(vector[0]), vector[1:], bend, self.certainty).shifted(x - inside)
         if prior is None:
             return odds
         check_fraction("prior", prior, zero=False, one=False)
@@ -174,7 +185,12 @@ class OddsTable:
 
     def arrays(self) -> Arrays:
         """The arrays for a file."""
-        return {"odds": np.column_stack([self.priors, self.vectors]), "bends": self.bends, "cutoffs": self.cutoffs}
+        return {
+            "odds": np.column_stack([self.priors, self.vectors]),
+            "bends": self.bends,
+            "cutoffs": self.cutoffs,
+            "certainty": np.array([self.certainty]),
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, arity: int) -> OddsTable:
@@ -186,7 +202,10 @@ class OddsTable:
         if not (bends[:, 1:] > 0).all():
             raise InputError("the slopes of log-odds must be above 0")
         cutoffs = require_array(arrays, "cutoffs", np.float64, (arity,))
-        return cls(np.ascontiguousarray(found[:, 1:]), bends, found[:, 0].copy(), cutoffs)
+        certainty = float(require_array(arrays, "certainty", np.float64, (1,))[0])
+        if not 0 < certainty <= 1:
+            raise InputError("the certainty of facts must be above 0 and at most 1")
+        return cls(np.ascontiguousarray(found[:, 1:]), bends, found[:, 0].copy(), cutoffs, certainty)
 
     @classmethod
     def unfitted(cls, arity: int = 0) -> OddsTable:
@@ -206,6 +225,8 @@ class Proposals:
     """Shape (tuples,), float64: how many facts of the relation a held-out fact stands for; 0 for candidates."""
     candidates: Floats
     """Shape (tuples,), float64: how many candidates each one stands for; 0 for held-out facts."""
+    certainty: float = 1.0
+    """The mean confidence of the relation's facts."""
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -253,14 +274,14 @@ class Proposals:
 
     def select(self, rows: npt.NDArray[np.bool_]) -> Proposals:
         """Some of them."""
-        return Proposals(self.evidence[rows], self.facts[rows], self.candidates[rows])
+        return Proposals(self.evidence[rows], self.facts[rows], self.candidates[rows], self.certainty)
 
     def halves(self) -> Iterator[tuple[Proposals, Proposals]]:
         """Each half, after the other half, which stands for all."""
         even = np.arange(len(self)) % 2 == 0
         for own in (even, ~even):
             rest = self.select(~own)
-            yield Proposals(rest.evidence, 2 * rest.facts, 2 * rest.candidates), self.select(own)
+            yield replace(rest, facts=2 * rest.facts, candidates=2 * rest.candidates), self.select(own)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Proposals], arity: int) -> Proposals:
@@ -269,6 +290,7 @@ class Proposals:
             np.concatenate([np.zeros((0, 2 * arity)), *(part.evidence for part in parts)]),
             np.concatenate([np.zeros(0), *(part.facts for part in parts)]),
             np.concatenate([np.zeros(0), *(part.candidates for part in parts)]),
+            min((part.certainty for part in parts), default=1.0),  # candidates have none
         )
 
     def prior(self, missing: float) -> float:
@@ -286,7 +308,8 @@ def fit_odds(proposals: Proposals, pooled: OddsTable | None = None, similar: Pro
     found = [_fit(proposals, share, row, pooled) for row, share in enumerate(MISSING_SHARES)]
     vectors, bends, limits = zip(*found, strict=True)
     priors = np.array([proposals.prior(share) for share in MISSING_SHARES])
-    return OddsTable(np.array(vectors), np.array(bends), priors, proposals.cutoffs(similar), limits)
+    cutoffs = proposals.cutoffs(similar)
+    return OddsTable(np.array(vectors), np.array(bends), priors, cutoffs, proposals.certainty, limits)
 
 
 def sample_by_score(
@@ -434,10 +457,6 @@ def _newton(sample: _Sample, start: Floats, strengths: Floats, bounds: tuple[Flo
             break
         weights, loss = tried, new
     return weights
-
-
-def _probabilities(log_odds: Floats) -> Floats:
-    return np.clip(1 / (1 + exp(-log_odds)), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
 
 
 def _logit(p: float) -> float:

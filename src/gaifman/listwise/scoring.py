@@ -36,7 +36,6 @@ from gaifman.listwise.ranker import (
     statistics,
 )
 from gaifman.listwise.steps import StepIndex, build_steps
-from gaifman.models.calibration import exp
 from gaifman.predict import Bools, DrawBudget, Estimates, Predictor
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.threads import ProcessLock
@@ -659,4 +658,4 @@ class ListwiseFirstPass:
 
     def probabilities(self, scores: Floats) -> Floats:
         """The probabilities of linear log-odds."""
-        return 1 / (1 + exp(-self.predictor.odds.bent(scores)))
+        return self.predictor.odds.probabilities_of(scores)

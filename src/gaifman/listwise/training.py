@@ -67,8 +67,9 @@ MAX_ASKED, MAX_TOTAL_ASKED = 6_000, 120_000
 many of each, one row of NL27k stood for 91 likely candidates, and the calibration error was .075."""
 LIKELY_EXPONENT = 1.5
 """Of them, those are scored at all positions whose share to this power is large: what is probable matters most."""
-BEST, OTHERS = 20, 4
-"""Candidates of one question: those with the highest scores, and a sample of the others."""
+BEST, OTHERS = 100, 8
+"""Candidates of one question: those with the highest scores, and a sample of the others. With 20 and 4, a third of the
+likely candidates of NL27k were not seen."""
 MAX_MEASURED = 1_000
 """Held-out facts that the AUC is measured on."""
 MAX_RANKED_TUPLES, MAX_TOTAL_TUPLES = 600_000, 40_000_000
@@ -304,8 +305,9 @@ class ListwiseTrainer:
         key = make_key(self.config.seed, "propose hidden")
         rows = choose_rows(held_out, answers, count, key)
         block = self.examples.held_out_block(negatives=0, rows=rows)
-        facts = block.targets.astype(np.float64) * (total * len(answers) / max(len(rows), 1))
-        return Proposals(trials.evidence(block.answers, block.hidden), facts, np.zeros(len(rows)))
+        facts = np.full(len(rows), total * len(answers) / max(len(rows), 1))
+        certainty = float(self.index.kb.confidences_of(self.relation).mean()) if len(answers) else 1.0
+        return Proposals(trials.evidence(block.answers, block.hidden), facts, np.zeros(len(rows)), certainty)
 
     def _candidates(
         self, rankers: RelationScorer, position: int, pools: Sequence[Ints], questions: int, count: int
@@ -387,6 +389,7 @@ class TrainedRelation:
             "proposed/evidence": self.proposals.evidence,
             "proposed/facts": self.proposals.facts,
             "proposed/candidates": self.proposals.candidates,
+            "proposed/certainty": np.array(self.proposals.certainty),
         }
 
     @classmethod
@@ -398,7 +401,12 @@ class TrainedRelation:
             arrays["held/evidence"],
             arrays["held/targets"],
             arrays["held/shares"],
-            Proposals(arrays["proposed/evidence"], arrays["proposed/facts"], arrays["proposed/candidates"]),
+            Proposals(
+                arrays["proposed/evidence"],
+                arrays["proposed/facts"],
+                arrays["proposed/candidates"],
+                float(arrays["proposed/certainty"]),
+            ),
             HeldOutRanks(arrays["held/ranks"], int(arrays["held/ranked"]), arrays["held/available"]),
         )
 
@@ -569,7 +577,8 @@ def _cross_fit(proposals: Mapping[str, Proposals], missing: float) -> tuple[Floa
         for name, own in halves.items():
             half = own[number][1]
             p = odds[name].at(missing).probabilities(half.evidence)
-            found.append((mean_shares(half.evidence), p, missing / (1 - missing) * half.facts, half.candidates))
+            facts = missing / (1 - missing) * half.certainty * half.facts
+            found.append((mean_shares(half.evidence), p, facts, half.candidates))
     raw, p, facts, candidates = map(np.concatenate, zip(*found, strict=True))
     return raw, p, facts, candidates
 

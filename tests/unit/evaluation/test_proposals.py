@@ -112,7 +112,7 @@ def test_answer_sets_hold_the_answers_that_they_name() -> None:
 def test_figures_of_few_candidates() -> None:
     p, targets, weights = np.array([[0.95, 0.5, 0.01], [1.0, 0.0, 0.0], [1.0, 2.0, 50.0]])
     own = Candidates(p, targets, weights, p, p, np.arange(3) % 2)
-    test = ProposalTest(own, 2, 0.1, SetTest.concatenate([]))
+    test = ProposalTest(own, 2, 0.1, SetTest.concatenate([]), 2.0)
     assert test.expected == pytest.approx(0.95 + 1 + 0.5)
     assert test.confident() == (1.0, 1.0)
     assert test.reliability is not None

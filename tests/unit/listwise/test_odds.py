@@ -175,13 +175,16 @@ def test_weights_stay_within_bounds_if_more_is_missing_than_there_are_likely_can
 def test_a_bend_rises_and_can_be_undone() -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):
-        odds = Odds(0.0, np.ones(2), np.append(rng.normal(), rng.uniform(0.1, 3, 6)))
+        odds = Odds(0.0, np.ones(2), np.append(rng.normal(), rng.uniform(0.1, 3, 6)), rng.choice([0.7, 1.0]))
         linear = np.sort(rng.uniform(-9, 9, 50))
         bent = odds.bent(linear)
         assert (np.diff(bent) >= 0).all()
         inside = np.abs(bent) < 29
-        undone = [odds.unbent(value) for value in bent[inside].tolist()]
-        np.testing.assert_allclose(undone, linear[inside], atol=1e-9)
+        p = odds.probabilities_of(linear[inside])
+        undone = [odds.linear_of(value) for value in (np.log(p) - np.log1p(-p)).tolist()]
+        usual = np.abs(bent[inside]) < 15
+        np.testing.assert_allclose(np.array(undone)[usual], linear[inside][usual], atol=1e-4)
+        assert (p <= odds.certainty).all()
     straight = Odds(0.0, np.ones(2), STRAIGHT)
     np.testing.assert_allclose(straight.bent(linear), linear)
 
