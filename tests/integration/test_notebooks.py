@@ -30,9 +30,7 @@ def roughly(output: Output) -> list[Any]:
 
 
 @each_notebook
-def test_every_cell_runs_and_shows_what_is_stored(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_cell_runs_and_shows_what_is_stored(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     notebook = read(path)
     for cell, found in zip(code_cells(notebook), run(notebook), strict=True):
