@@ -19,7 +19,8 @@ It is fitted by the same loss. Where most candidates are hopeless, and the few g
 symmetry of a relation, a straight line is too low at the top and too high in the middle.
 
 If the facts of a relation have confidences, a tuple is at most as probable as a fact is certain: the odds say how
-probable it is that a tuple is a fact, and the mean confidence is a factor.
+probable it is that a tuple is a fact, and the mean confidence is a factor. With few held-out facts, nothing is certain
+either: with 20 of them, no probability is above 21 / 22.
 
 How many facts are missing is an assumption. Weights are fitted for several shares, and interpolated between them.
 
@@ -88,7 +89,7 @@ class Odds:
     bend: Floats = field(default_factory=STRAIGHT.copy)
     """Shape (knots + 2,), float64: the offset of the bent log-odds and their slopes, below, between and above knots."""
     certainty: float = 1.0
-    """How probable a fact of the relation is: the mean confidence."""
+    """The largest probability: the mean confidence of the facts, and less if few facts were held out."""
 
     def linear(self, evidence: Floats) -> Floats:
         """Shape (tuples,), float64, for evidence (tuples, 2 · arity): log-odds before the bend."""
@@ -182,6 +183,10 @@ class OddsTable:
         check_fraction("prior", prior, zero=False, one=False)
         usual = np.interp(inside, own, [_logit(share) for share in self.priors]) + x - inside
         return odds.shifted(_logit(prior) - float(usual))
+
+    def limited(self, held_out: int) -> OddsTable:
+        """No surer than held-out facts can tell, by the rule of succession: of n + 2 facts, n + 1 may be true."""
+        return replace(self, certainty=self.certainty * (held_out + 1) / (held_out + 2))
 
     def arrays(self) -> Arrays:
         """The arrays for a file."""

@@ -540,10 +540,9 @@ def fit_all_odds(proposals: Mapping[str, Proposals]) -> dict[str, OddsTable]:
         relations = {name: own for name, own in proposals.items() if own.arity == arity}
         together = Proposals.concatenate([*relations.values()], arity)
         pooled, similar = fit_odds(together), _by_kind([*relations.values()], together)
-        found |= {
-            name: fit_odds(own, pooled, similar[own.kind]) if len(relations) > 1 else pooled
-            for name, own in relations.items()
-        }
+        for name, own in relations.items():
+            table = fit_odds(own, pooled, similar[own.kind]) if len(relations) > 1 else pooled
+            found[name] = table.limited(together.held_out)
     return found
 
 
