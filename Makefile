@@ -7,7 +7,7 @@ HAS_POSTGRES := { command -v postgres || ls /usr/lib/postgresql/*/bin/postgres; 
 # Debian's package makes and starts a cluster of its own, unless a file like this is there.
 NO_CLUSTER := /etc/postgresql-common/createcluster.d/gaifman.conf
 
-.PHONY: install demo check lint test docs tutorial fuzz bench screenshots clean
+.PHONY: install demo check lint test docs notebooks fuzz bench screenshots clean
 
 install: .venv/core
 
@@ -70,17 +70,17 @@ check: lint .venv/kernels
 test: lint .venv/kernels
 	$(PYTEST)
 
-# The site, in site/; every warning is an error. Two pages are made first: the commands from --help, the tutorial
-# from its notebook.
+# The site, in site/; every warning is an error. Pages are made first: the commands from --help, and one from each
+# notebook.
 docs: .venv/dev
 	$(BIN)/python tests/support/cli_reference.py
-	$(BIN)/python docs/_build/tutorial.py
+	$(BIN)/python docs/_build/notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# Run the tutorial and store its outputs in the notebook.
-tutorial: .venv/dev
+# Run the notebooks in docs, and store their outputs in them.
+notebooks: .venv/dev
 	$(BIN)/python tests/support/notebook.py
-	$(BIN)/python docs/_build/tutorial.py
+	$(BIN)/python docs/_build/notebooks.py
 
 # A million texts through the parser; `make test` runs 20,000 of them.
 fuzz: .venv/dev

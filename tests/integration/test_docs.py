@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import json
 import os
 import re
 import runpy
@@ -19,6 +18,7 @@ import gaifman
 from gaifman import errors
 from gaifman.cli import cli
 from gaifman.config import Limits
+from notebook import NOTEBOOKS
 from processes import run
 
 ROOT = Path(__file__).parents[2]
@@ -179,11 +179,10 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_tutorial_page_is_made_from_the_notebook() -> None:
-    made = runpy.run_path(str(DOCS / "_build" / "tutorial.py"))["page_of"]
-    assert (DOCS / "tutorial.md").read_text() == made(json.loads((DOCS / "tutorial.ipynb").read_text())), (
-        "run: make docs"
-    )
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name_of)
+def test_the_page_of_a_notebook_is_made_from_it(path: Path) -> None:
+    made = runpy.run_path(str(DOCS / "_build" / "notebooks.py"))["page_of"]
+    assert path.with_suffix(".md").read_text() == made(path), "run: make docs"
 
 
 def test_every_page_is_in_the_navigation() -> None:

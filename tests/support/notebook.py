@@ -1,6 +1,6 @@
 """Run a notebook's code in one namespace, as a kernel does, and store its outputs.
 
-Run this file, or `make tutorial`, to do that with docs/tutorial.ipynb.
+Run this file, or `make notebooks`, to do that with all notebooks in docs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.ipynb"
+DOCS = Path(__file__).parents[2] / "docs"
+NOTEBOOKS = sorted(DOCS.rglob("*.ipynb"))
 
 Output = dict[str, Any]
 """As the format of notebooks has it."""
 
 
-def read(path: Path = TUTORIAL) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
     """The notebook in a file."""
     found: dict[str, Any] = json.loads(path.read_text())
     return found
@@ -65,7 +66,7 @@ def _lines(text: str) -> list[str]:
     return text.splitlines(keepends=True)
 
 
-def store(path: Path = TUTORIAL) -> None:
+def store(path: Path) -> None:
     """Run the notebook in a temporary folder and store its outputs."""
     notebook = read(path)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -76,4 +77,5 @@ def store(path: Path = TUTORIAL) -> None:
 
 
 if __name__ == "__main__":
-    store()
+    for path in NOTEBOOKS:
+        store(path)

@@ -1,4 +1,4 @@
-"""Write docs/tutorial.md from docs/tutorial.ipynb with its stored outputs: `python docs/_build/tutorial.py`."""
+"""Write a page beside each notebook in docs, with its stored outputs: `python docs/_build/notebooks.py`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parent.parent
-NOTE = "<!-- Made from tutorial.ipynb by `make docs`. -->"
+NOTEBOOKS = sorted(DOCS.rglob("*.ipynb"))
+NOTE = "<!-- Made from {name} by `make docs`. -->"
 
 
-def page_of(notebook: dict[str, Any]) -> str:
-    """The notebook as Markdown."""
-    parts = [NOTE]
+def page_of(path: Path) -> str:
+    """A notebook as Markdown."""
+    notebook: dict[str, Any] = json.loads(path.read_text())
+    parts = [NOTE.format(name=path.name)]
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```py\n{source}\n```")
@@ -31,5 +33,5 @@ def rendered(output: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    text = page_of(json.loads((DOCS / "tutorial.ipynb").read_text()))
-    (DOCS / "tutorial.md").write_text(text)
+    for each in NOTEBOOKS:
+        each.with_suffix(".md").write_text(page_of(each))

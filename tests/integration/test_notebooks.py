@@ -1,4 +1,4 @@
-"""The tutorial runs and gives the outputs that are stored in it."""
+"""The notebooks of the documentation run and give the outputs that are stored in them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 import nbformat
 import pytest
 
-from notebook import TUTORIAL, Output, code_cells, read, run
+from notebook import DOCS, NOTEBOOKS, Output, code_cells, read, run
 
 NUMBER = re.compile(r"-?\d+\.\d+")
 TRAINED = "trained"
 """The tag of cells that depend on training: another processor may give other last digits."""
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 def exact(output: Output) -> list[Any]:
@@ -28,12 +29,13 @@ def roughly(output: Output) -> list[Any]:
     return [output["output_type"], NUMBER.sub("#", text), sorted(data)]
 
 
-def test_every_cell_runs_and_shows_what_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_notebook
+def test_every_cell_runs_and_shows_what_is_stored(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    notebook = read()
+    notebook = read(path)
     for cell, found in zip(code_cells(notebook), run(notebook), strict=True):
         same = roughly if TRAINED in cell["metadata"].get("tags", []) else exact
-        assert [*map(same, found)] == [*map(same, cell["outputs"])], "run: make tutorial"
+        assert [*map(same, found)] == [*map(same, cell["outputs"])], "run: make notebooks"
 
 
 def test_a_cell_that_fails_is_an_error() -> None:
@@ -53,22 +55,27 @@ def test_what_a_cell_shows() -> None:
     assert third == []
 
 
-def test_it_is_a_valid_notebook_and_small() -> None:
-    nbformat.validate(nbformat.reads(TUTORIAL.read_text(), as_version=4))
-    assert TUTORIAL.stat().st_size <= 300_000
+@each_notebook
+def test_it_is_a_valid_notebook_and_small(path: Path) -> None:
+    nbformat.validate(nbformat.reads(path.read_text(), as_version=4))
+    assert path.stat().st_size <= 300_000
 
 
-def test_nothing_comes_from_other_hosts_and_links_lead_somewhere() -> None:
-    text = TUTORIAL.read_text()
+@each_notebook
+def test_nothing_comes_from_other_hosts_and_links_lead_somewhere(path: Path) -> None:
+    text = path.read_text()
     assert set(re.findall(r"https?://[^\"\\ ]+", text)) <= {"http://www.w3.org/2000/svg"}
     assert "<script" not in text
     for target in re.findall(r"\]\(([^)#:]+)\)", text):
-        assert (TUTORIAL.parent / target).exists(), target
+        assert (path.parent / target).exists(), target
 
 
-def test_it_shows_answers_models_and_explanations_as_html() -> None:
+def test_the_tutorial_shows_answers_models_and_explanations_as_html() -> None:
     pages = [
-        "".join(o["data"].get("text/html", [])) for cell in code_cells(read()) for o in cell["outputs"] if "data" in o
+        "".join(output["data"].get("text/html", []))
+        for cell in code_cells(read(DOCS / "tutorial.ipynb"))
+        for output in cell["outputs"]
+        if "data" in output
     ]
     for words in (
         "KnowledgeBase",
