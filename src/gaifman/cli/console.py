@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FORMATS = ("triples", "nary", "types", "attributes", "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
+FORMATS = (
+    *("triples", "nary", "types", "attributes", "facts", "parquet", "ntriples", "nquads", "turtle", "trig", "rdfxml"),
+    *("jsonld", "jsonlines", "graphml", "duckdb", "sqlite"),
+)
 DEMO_FILE = Path(__file__).parent.parent / "data" / "countries.facts"
 PROGRESS_DELAY = 0.5
 """Seconds before a progress bar appears."""
@@ -130,13 +133,17 @@ class InputOptions:
     """None to detect the format."""
     table: str | None = None
     """A table of a database; None for all tables."""
-    iris: str = "full"
+    iris: str = "prefixed"
     extra_files: tuple[str, ...] = ()
     """Files of `--with`, which are read into the knowledge base too."""
     header: bool | None = None
     """Whether the first line of a table is a header; None to detect it."""
     limits: tuple[str, ...] = ()
     """Limits of `--limit`: `facts=1000000`."""
+    labels: str | None = None
+    """A file of labels."""
+    language: str | None = None
+    """The language of labels; None for those without a language, or English."""
 
     def read(self, *sources: str) -> KnowledgeBase:
         """Read the files and the extra files; `demo` is the bundled one, unless a file has that name."""
@@ -144,7 +151,8 @@ class InputOptions:
 
         names = [*sources, *self.extra_files]
         bundled = [name == "demo" and not Path("demo").exists() for name in names]
-        if all(bundled) and len(names) == 1 and self.file_format is None and self.table is None:
+        plain = self.file_format is None and self.table is None and self.labels is None
+        if all(bundled) and len(names) == 1 and plain:
             return io.demo()
         paths = [str(DEMO_FILE) if is_demo else name for name, is_demo in zip(names, bundled, strict=True)]
         iris: Any = self.iris
@@ -156,6 +164,8 @@ class InputOptions:
                 iris=iris,
                 header=self.header,
                 limits=parse_limits(self.limits),
+                labels=self.labels,
+                language=self.language or "",
                 progress=report,
             )
 
@@ -165,7 +175,13 @@ class InputOptions:
 
     def arguments(self) -> dict[str, str]:
         """Return the options that are not the default, by the names that `gaifman.read` and the commands share."""
-        given = {"format": self.file_format, "table": self.table, "iris": None if self.iris == "full" else self.iris}
+        given = {
+            "format": self.file_format,
+            "table": self.table,
+            "iris": None if self.iris == "prefixed" else self.iris,
+            "labels": self.labels,
+            "language": self.language,
+        }
         return {name: value for name, value in given.items() if value}
 
     def flags(self) -> list[str]:
@@ -195,11 +211,13 @@ def _reading_options(command: Command) -> Command:
         iris: str,
         header: bool | None,
         limits: tuple[str, ...],
+        labels: str | None,
+        language: str | None,
         extra_files: tuple[str, ...] = (),
         **settings: Any,
     ) -> Any:
         parse_limits(limits)  # a mistake is reported before the work begins
-        reading = InputOptions(file_format, table, iris, extra_files, header, limits)
+        reading = InputOptions(file_format, table, iris, extra_files, header, limits, labels, language)
         return command(*arguments, reading=reading, **settings)
 
     found: Any = with_reading
@@ -218,11 +236,17 @@ def _reading_options(command: Command) -> Command:
         ),
         click.option(
             "--iris",
-            type=click.Choice(["full", "local"]),
-            default="full",
+            type=click.Choice(["prefixed", "full", "local"]),
+            default="prefixed",
             show_default=True,
-            help="Names in RDF files: the full IRI, or its part after the last # or /.",
+            help="Names in RDF files: with the prefixes of the file, the full IRI, or its part after the last # or /.",
         ),
+        click.option(
+            "--language",
+            metavar="TAG",
+            help="Language of the labels in RDF files, such as de or de,fr.  [default: without a language, English]",
+        ),
+        click.option("--labels", metavar="FILE", help="Labels of objects: a file of lines OBJECT<tab>LABEL, or RDF."),
         click.option("--table", metavar="NAME", help="Table of a database to read.  [default: all]"),
         click.option(
             "--format",

@@ -36,7 +36,7 @@ MAX_FACTS = 30
 MAX_FEATURES = 40
 BAR_WIDTH = 40
 CONFIDENCE_BINS = 10
-OUTPUT_FORMATS = ("facts", "triples", "nary", "parquet", "duckdb")
+OUTPUT_FORMATS = ("facts", "triples", "nary", "parquet", "ntriples", "turtle", "duckdb")
 MAX_PATH_LENGTH = 5
 MAX_SEARCHED_FACTS = 5_000_000
 """Facts up to which constraints are looked for without `--all`: some seconds of work."""

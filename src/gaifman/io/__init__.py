@@ -8,6 +8,7 @@ write(kb, "family.duckdb")                     atomic: an error leaves the old f
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -19,6 +20,7 @@ from gaifman.io.databases import read_parquet, read_sqlite
 from gaifman.io.duckdb import read_duckdb, write_duckdb, write_parquet
 from gaifman.io.facts_file import read_facts_file
 from gaifman.io.files import (
+    RDF_FORMATS,
     READ_FORMATS,
     STDIN,
     SUFFIXES,
@@ -32,7 +34,11 @@ from gaifman.io.files import (
     open_input,
     read_blocks,
 )
-from gaifman.io.rdf import IriStyle, NodeNamer, read_rdf
+from gaifman.io.graphml import read_graphml
+from gaifman.io.json_lines import read_json_lines
+from gaifman.io.labels import LabelLanguages, add_labels, read_label_file
+from gaifman.io.rdf import IriStyle, NodeNamer, RdfOptions, read_rdf
+from gaifman.io.rdf_writer import RDF_WRITE_FORMATS, rdf_lines
 from gaifman.io.tabular import read_table
 from gaifman.io.writers import fact_lines, find_losses, open_text, table_lines
 from gaifman.kb.builder import KnowledgeBaseBuilder
@@ -48,17 +54,20 @@ def read(
     format: str | None = None,  # noqa: A002
     limits: Limits = DEFAULT_LIMITS,
     table: str | None = None,
-    iris: IriStyle = "full",
+    iris: IriStyle = "prefixed",
     header: bool | None = None,
+    labels: str | Path | Mapping[str, str] | None = None,
+    language: str = "",
     progress: ProgressCallback | None = None,
 ) -> KnowledgeBase:
     """Read one or more files into one knowledge base; `-` is standard input.
 
     `format` is one of `READ_FORMATS`; by default it is detected for each file. `table` is the table of a database to
-    read; by default all. `iris="local"` shortens the names of RDF to the part after the last `#` or `/`. `header` says
-    whether the first line of a text table names its columns; by default that is detected and reported. `limits` bounds
-    the length of a line, the bytes and the facts. `progress` is called with the phase, the bytes read and the size of
-    the file.
+    read; by default all. Names of RDF have the prefixes of their file, `ex:berlin`; with `iris="full"` they are whole
+    IRIs, with `iris="local"` the part after the last `#` or `/`. `header` says whether the first line of a text table
+    names its columns; by default that is detected and reported. `labels` is a file of objects and labels, or a mapping;
+    of the labels in RDF, `language` says which are shown: `de`, or `de,fr`. `limits` bounds the length of a line, the
+    bytes and the facts. `progress` is called with the phase, the bytes read and the size of the file.
     """
     if not sources:
         raise InputError("no file to read")
@@ -67,11 +76,17 @@ def read(
         raise InputError(f"iris must be one of {', '.join(get_args(IriStyle))}, got {iris!r}")
     if sum(str(source) == STDIN for source in sources) > 1:
         raise InputError("standard input can be read only once")
-    reader = _Reader(limits, table, iris, header, progress, KnowledgeBaseBuilder(limits.facts))
+    builder = KnowledgeBaseBuilder(limits.facts)
+    reader = _Reader(limits, table, iris, header, LabelLanguages(language), progress, builder)
     for name in sources:
         with open_input(name, limits) as source:
             detected = reader.read_file(source, format or detect_format(source))
             reader.builder.add_note(1, f"files read as {detected}", source.name, f"file read as {detected}")
+    if isinstance(labels, Mapping):
+        add_labels(labels, builder)
+    elif labels is not None:
+        with open_input(labels, limits) as source:
+            reader.read_labels(source)
     return reader.finish()
 
 
@@ -83,6 +98,7 @@ class _Reader:
     table: str | None
     iris: IriStyle
     header: bool | None
+    languages: LabelLanguages
     progress: ProgressCallback | None
     builder: KnowledgeBaseBuilder
     files: int = 0
@@ -90,9 +106,9 @@ class _Reader:
     """Fingerprint in the last DuckDB file that gaifman wrote."""
 
     @cached_property
-    def namer(self) -> NodeNamer:
-        """The names of RDF nodes, over all files."""
-        return NodeNamer(self.iris)
+    def rdf(self) -> RdfOptions:
+        """How RDF is read, over all files."""
+        return RdfOptions(NodeNamer(self.iris), self.languages)
 
     def read_file(self, source: InputFile, file_format: str) -> str:
         """Read a file into the builder and return its format."""
@@ -103,7 +119,10 @@ class _Reader:
             case "parquet":
                 read_parquet(source, self.limits, self.builder, self.progress)
             case "duckdb":
-                self.fingerprint = read_duckdb(source, self.table, self.limits, self.builder, self.progress)
+                prefixed = self.iris == "prefixed"
+                self.fingerprint = read_duckdb(
+                    source, self.table, self.limits, self.builder, self.progress, prefixed=prefixed
+                )
             case "sqlite":
                 read_sqlite(source, self.table, self.limits, self.builder, self.progress)
             case _:
@@ -115,12 +134,30 @@ class _Reader:
         match file_format:
             case "facts":
                 read_facts_file(blocks, self.limits, self.builder)
-            case "ntriples" | "turtle":
-                read_rdf(blocks, source.name, file_format, self.namer, self.builder)
+            case "jsonlines":
+                read_json_lines(blocks, source.name, self.builder)
+            case "graphml":
+                read_graphml(blocks, source.name, self.limits.line, self.builder)
+            case _ if file_format in RDF_FORMATS:
+                read_rdf(blocks, source.name, file_format, self.rdf, self.builder)
             case _:
                 layout = file_format if file_format in TABLE_FORMATS else None
                 return read_table(blocks, file_suffix(source.name), layout, self.builder, self.header)
         return file_format
+
+    def read_labels(self, source: InputFile) -> None:
+        """Read a file of labels: RDF, or a table with two columns."""
+        blocks, suffix = read_blocks(source, self.limits, self.progress), file_suffix(source.name)
+        file_format = SUFFIXES.get(suffix)
+        if file_format in RDF_FORMATS:
+            read_rdf(blocks, source.name, file_format, replace(self.rdf, labels_only=True), self.builder)
+        elif file_format is None:
+            read_label_file(blocks, source.name, suffix, self.builder)
+        else:
+            raise InputError(
+                f"labels are not read from {file_format} files: {source.name}",
+                hint="write a .tsv file: an object and its label on each line, with a tab between them",
+            )
 
     def finish(self) -> KnowledgeBase:
         """Return the knowledge base, with a note if a file of gaifman was changed by another program."""
@@ -164,9 +201,15 @@ def write(
             case "parquet":
                 write_parquet(kb, temporary, str(path))
             case _:
-                lines = fact_lines(kb) if file_format == "facts" else table_lines(kb, file_format, suffix)
                 with open_text(temporary, compressed) as file:
-                    file.writelines(lines)
+                    file.writelines(_lines(kb, file_format, suffix))
+
+
+def _lines(kb: KnowledgeBase, file_format: str, suffix: str) -> Iterator[str]:
+    """Yield the lines of a text file."""
+    if file_format == "facts":
+        return fact_lines(kb)
+    return rdf_lines(kb, file_format) if file_format in RDF_WRITE_FORMATS else table_lines(kb, file_format, suffix)
 
 
 def _format_for(kb: KnowledgeBase, path: Path, suffix: str) -> str:
@@ -177,7 +220,7 @@ def _format_for(kb: KnowledgeBase, path: Path, suffix: str) -> str:
     if file_format not in WRITE_FORMATS:
         raise OutputError(
             f"the name of {path} does not determine a format",
-            hint="use the suffix .facts, .tsv, .csv, .parquet or .duckdb, or set the format",
+            hint="use the suffix .facts, .tsv, .csv, .nt, .ttl, .parquet or .duckdb, or set the format",
         )
     return file_format
 

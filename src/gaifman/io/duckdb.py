@@ -2,9 +2,10 @@
 
     objects(id, name)   relations(id, name, arity)   attributes(id, name)   gaifman(key, value)
     facts1(relation, a1, confidence)   facts2(relation, a1, a2, confidence)   …   facts8(…)
-    attribute_values(attribute, object, value)
+    attribute_values(attribute, object, value)   labels(object, label)   prefixes(prefix, iri)
 
-and the views `facts(relation, objects, confidence)` and `"values"(attribute, object, value)` with names.
+labels and prefixes only if there are some, and the views `facts(relation, objects, confidence)` and
+`"values"(attribute, object, value)` with names.
 """
 
 # ruff: noqa: S608 - table and column names are ours, or quoted; values are never put into SQL text
@@ -30,9 +31,12 @@ from gaifman.io.databases import (
     translate_duckdb_errors,
 )
 from gaifman.io.files import InputFile, ScratchFolder, uncompressed_path
+from gaifman.io.labels import STORED_RANK
 from gaifman.kb.builder import KnowledgeBaseBuilder, Locator
 from gaifman.kb.knowledge_base import KnowledgeBase, format_name
+from gaifman.kb.labels import NOTHING, Prefixes, expand
 from gaifman.kb.tables import Floats, Ints
+from gaifman.logic.ast import name_problem
 
 LAYOUT_VERSION = 1
 """Version of the file's layout; other versions are refused."""
@@ -73,6 +77,7 @@ def write_duckdb(kb: KnowledgeBase, path: Path, name: str) -> None:
             {"attribute": numbers.attribute, "object": numbers.objects, "value": numbers.value},
         )
         _create_views(connection, list(kb.fact_tables))
+        _write_labels(connection, kb)
         about = {"version": str(LAYOUT_VERSION), "fingerprint": kb.fingerprint, "format": "gaifman knowledge base"}
         create_table(connection, "gaifman", {"key": _text_array(about), "value": _text_array(about.values())})
 
@@ -83,6 +88,16 @@ def _write_names(connection: Any, kb: KnowledgeBase) -> None:
     names = kb.content.relations
     columns: dict[str, npt.NDArray[Any]] = {"id": np.arange(len(names), dtype=np.int32), "name": _text_array(names)}
     create_table(connection, "relations", columns | {"arity": np.array(kb.content.arities, np.int32)})
+
+
+def _write_labels(connection: Any, kb: KnowledgeBase) -> None:
+    """Write labels and prefixes, if there are some."""
+    for table, (key, value), pairs in (
+        ("labels", ("object", "label"), kb.labels),
+        ("prefixes", ("prefix", "iri"), kb.prefixes),
+    ):
+        if pairs:
+            create_table(connection, table, {key: _text_array(pairs), value: _text_array(pairs.values())})
 
 
 def _text_array(names: Any) -> npt.NDArray[Any]:
@@ -126,8 +141,13 @@ def read_duckdb(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None = None,
+    *,
+    prefixed: bool = True,
 ) -> str | None:
-    """Read a DuckDB file into the builder; return the fingerprint if gaifman wrote the file."""
+    """Read a DuckDB file into the builder; return the fingerprint if gaifman wrote the file.
+
+    `prefixed` says whether names keep the prefixes that the file has; otherwise they become IRIs.
+    """
     import duckdb
 
     with (
@@ -138,16 +158,24 @@ def read_duckdb(
         connection.execute("SET enable_external_access = false")  # an untrusted file must not reach other files
         names = {name for schema, name in list_tables(connection) if schema == MAIN_SCHEMA}
         if table is None and {"gaifman", "objects", "relations"} <= names:
-            return _read_native(_ColumnReader(source.name, connection, builder), names, builder, progress)
+            return _read_native(_ColumnReader(source.name, connection, builder), names, builder, progress, prefixed)
         read_duckdb_tables(source, connection, table, limits, builder, progress)
         return None
 
 
 def _read_native(
-    columns: _ColumnReader, names: set[str], builder: KnowledgeBaseBuilder, progress: ProgressCallback | None
+    columns: _ColumnReader,
+    names: set[str],
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None,
+    prefixed: bool,
 ) -> str | None:
     """Read a file that gaifman wrote, and return its fingerprint."""
     about = columns.metadata()
+    if "prefixes" in names:
+        columns.prefixes = dict(columns.text_pairs("prefixes", "prefix", "iri"))
+        if prefixed:
+            builder.add_prefixes(columns.prefixes)
     for table in ("objects", "relations", "attributes"):
         columns.count_rows(table)
     objects, relations, attributes = (columns.names(table) for table in ("objects", "relations", "attributes"))
@@ -173,6 +201,10 @@ def _read_native(
     holder = columns.ids("attribute_values", "object", objects)
     with columns.locating_errors("attribute_values") as locate:
         builder.add_values(attribute, holder, columns.floats("attribute_values", "value"), locate)
+    if "labels" in names:
+        columns.count_rows("labels")
+        for name, label in columns.text_pairs("labels", "object", "label"):
+            builder.add_label(expand(name, columns.prefixes), label, STORED_RANK)
     return about.get("fingerprint")
 
 
@@ -181,6 +213,8 @@ class _ColumnReader:
 
     def __init__(self, source: str, connection: Any, builder: KnowledgeBaseBuilder) -> None:
         self._source, self._connection, self._builder = source, connection, builder
+        self.prefixes: Prefixes = NOTHING
+        """The prefixes of names."""
 
     def metadata(self) -> dict[str, str]:
         """Return the metadata of the file; other versions of the layout are refused."""
@@ -230,9 +264,18 @@ class _ColumnReader:
             if name in seen:
                 raise self.error(table, f"the name {shorten(format_name(name))} occurs twice", row)
             seen.add(name)
+        names = [expand(name, self.prefixes) for name in names] if self.prefixes else names
         numbers = np.empty(len(ids), np.int32)
         numbers[ids] = self._builder.encode_names(names, lambda row: self.location(table, row))
         return numbers
+
+    def text_pairs(self, table: str, key: str, value: str) -> Iterator[tuple[str, str]]:
+        """Yield the rows of a table of two columns of text."""
+        keys, values = (self.column(table, column, "O", "text").tolist() for column in (key, value))
+        for row, pair in enumerate(zip(keys, values, strict=True)):
+            if not all(isinstance(text, str) and "\0" not in text for text in pair) or name_problem(pair[1]):
+                raise self.error(table, f"the columns {key} and {value} must hold text", row)
+            yield pair
 
     def ids(self, table: str, column: str, numbers: Ints) -> Ints:
         """Return a column of ids as the builder's numbers."""

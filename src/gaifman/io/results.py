@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from gaifman._tables import Columns, csv_lines, json_lines
 from gaifman.errors import InputError, OutputError, similar_names
 from gaifman.io.databases import quote_identifier, quote_literal
 from gaifman.io.rdf import RDF_TYPE
+from gaifman.io.rdf_writer import rdf_node
 from gaifman.io.writers import open_text
 from gaifman.kb.knowledge_base import Fact
 
@@ -101,20 +101,12 @@ def write_facts(path: Path, file_format: str, facts: Iterable[Fact], *, compress
 def _triple(fact: Fact) -> Iterator[str]:
     """A fact as a line of N-Triples; its probability is a comment. One of one position is a type."""
     if len(fact.objects) == 1:
-        yield f"{_node(fact.objects[0])} <{RDF_TYPE}> {_node(fact.relation)} . # {fact.confidence:.6g}\n"
+        yield f"{rdf_node(fact.objects[0])} <{RDF_TYPE}> {rdf_node(fact.relation)} . # {fact.confidence:.6g}\n"
         return
     if len(fact.objects) != 2:
         raise InputError(
             f"{fact} has {len(fact.objects)} objects, and a triple two",
             hint="write .csv, .jsonl, .parquet or .facts, or only relations of two positions: --relation NAME",
         )
-    head, tail = map(_node, fact.objects)
-    yield f"{head} {_node(fact.relation)} {tail} . # {fact.confidence:.6g}\n"
-
-
-def _node(name: str) -> str:
-    """A name as an IRI: itself if it is one, else a URN of its text; a blank node stays one."""
-    if name.startswith("_:"):
-        return name
-    is_iri = ":" in name and name.split(":", 1)[0].replace("+", "").isalnum() and not set(name) & set('<>"{}|^`\\ ')
-    return f"<{name}>" if is_iri else f"<urn:gaifman:{quote(name, safe='')}>"
+    head, tail = map(rdf_node, fact.objects)
+    yield f"{head} {rdf_node(fact.relation)} {tail} . # {fact.confidence:.6g}\n"
