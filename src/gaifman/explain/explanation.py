@@ -1,7 +1,6 @@
 """Explanations: the formulas for and against a prediction, their facts, and a counterfactual.
 
 >>> from gaifman.kb.knowledge_base import Fact
-from gaifman.kb.labels import NOTHING, Display, Labels, chosen_labels, constants_of, label_fact, label_formula
 >>> spain = Fact("borders", ("spain", "portugal"), 0.9)
 >>> reason = Reason("borders('spain', 'portugal')", "borders(s2, s1)", 2.4, 10, 1.0, (spain,))
 >>> parts = Decomposition(-2.0, OtherFormulas(3, 0.1), 0.5, -0.25, 0.25)

@@ -64,8 +64,8 @@ class QueryPattern:
     """The variables, in the order of an answer's names."""
     bracketed: str
     """The query with all brackets."""
-    shown: str = ""
-    """The same with labels for its objects."""
+    labelled: str = ""
+    """The same with labels for its objects; empty if the knowledge base has no labels."""
 
     def tuples(self, values: Ints) -> Ints:
         """Shape (b, arity), int32: the tuples in which the variables have these values (b, variables)."""
@@ -102,7 +102,7 @@ class QueryPattern:
             expected = f"an object for each of {', '.join(self.variables)}" if self.variables else "no object"
             given = shorten(answer, 80) if isinstance(answer, str) else shorten(", ".join(answer), 80) or "none"
             raise KnowledgeBaseError(
-                f"an answer to {self.shown or self.bracketed} names {expected}, not {given}",
+                f"an answer to {self.labelled or self.bracketed} names {expected}, not {given}",
                 hint="on the command line: --answer NAME for each variable" if self.variables else "leave it out",
             )
         ids = np.array([[kb.object_id(name) for name in answer]], np.int32).reshape(1, len(self.variables))
@@ -170,8 +170,8 @@ def _pattern(query: Query, terms: tuple[Term, ...], kb: KnowledgeBase, bindings:
     positions = tuple(kb.object_id(term.name) if isinstance(term, Constant) else term.name for term in filled)
     free = tuple(variable for variable in query.variables if variable not in bound)
     asked = Query(free, substitute(query.formula, bound), query.head if free else "")
-    shown = to_bracketed(label_formula(asked, kb.display))
-    return QueryPattern(positions, tuple(variable.name for variable in free), to_bracketed(asked), shown)
+    labelled = to_bracketed(label_formula(asked, kb.display)) if kb.labels else ""
+    return QueryPattern(positions, tuple(variable.name for variable in free), to_bracketed(asked), labelled)
 
 
 def _variable(name: str, query: Query) -> Variable:

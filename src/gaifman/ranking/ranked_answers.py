@@ -234,7 +234,7 @@ class RankedAnswers:
     @property
     def shown_query(self) -> str:
         """The query with all brackets, and labels for its objects."""
-        return self.pattern.shown or self.pattern.bracketed
+        return self.pattern.labelled or self.pattern.bracketed
 
     @property
     def labels(self) -> dict[str, str]:
