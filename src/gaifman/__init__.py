@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gaifman.completion import Completion, complete, load
     from gaifman.config import Budget, Limits
+    from gaifman.description import Description, describe
     from gaifman.errors import (
         ArgumentError,
         FormulaError,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from gaifman.features.feature_sets import FeatureSet, parse_phi
     from gaifman.io import demo, read, write
     from gaifman.kb.knowledge_base import Fact, KnowledgeBase, union
+    from gaifman.kb.leakage import Leakage
+    from gaifman.kb.links import RelationLink
+    from gaifman.kb.split import Split
     from gaifman.logic.parser import parse, parse_feature, parse_query
     from gaifman.model import GaifmanModel, Model, fit
     from gaifman.predict import Estimate, Estimates
@@ -56,6 +60,7 @@ _HOMES = {
     "Completion": "completion",
     "Conflict": "sampling.constraints",
     "Constraints": "sampling.constraints",
+    "Description": "description",
     "Engine": "queries.engine",
     "Estimate": "predict",
     "Estimates": "predict",
@@ -70,6 +75,7 @@ _HOMES = {
     "InputError": "errors",
     "KnowledgeBase": "kb.knowledge_base",
     "KnowledgeBaseError": "errors",
+    "Leakage": "kb.leakage",
     "LimitError": "errors",
     "Limits": "config",
     "Model": "model",
@@ -77,12 +83,15 @@ _HOMES = {
     "ProposalTest": "evaluation.proposals",
     "RankedAnswers": "ranking.ranked_answers",
     "Reason": "explain.explanation",
+    "RelationLink": "kb.links",
+    "Split": "kb.split",
     "StoppedError": "errors",
-    "TrainingError": "errors",
     "TrainingConfig": "training",
+    "TrainingError": "errors",
     "complete": "completion",
     "count": "queries.answers",
     "demo": "io",
+    "describe": "description",
     "evaluate": "evaluation.evaluate",
     "evaluate_draw_counts": "evaluation.evaluate",
     "exists": "queries.answers",
@@ -112,6 +121,7 @@ __all__ = [
     "Completion",
     "Conflict",
     "Constraints",
+    "Description",
     "Engine",
     "Estimate",
     "Estimates",
@@ -126,6 +136,7 @@ __all__ = [
     "InputError",
     "KnowledgeBase",
     "KnowledgeBaseError",
+    "Leakage",
     "LimitError",
     "Limits",
     "Model",
@@ -133,6 +144,8 @@ __all__ = [
     "ProposalTest",
     "RankedAnswers",
     "Reason",
+    "RelationLink",
+    "Split",
     "StoppedError",
     "TrainingConfig",
     "TrainingError",
@@ -140,6 +153,7 @@ __all__ = [
     "complete",
     "count",
     "demo",
+    "describe",
     "evaluate",
     "evaluate_draw_counts",
     "exists",

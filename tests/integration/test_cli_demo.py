@@ -34,6 +34,7 @@ from gaifman.cli.demo import (
 )
 from gaifman.completion import Completion, train_completion
 from gaifman.evaluation.evaluate import Evaluation, evaluate, evaluate_popularity
+from gaifman.explain.explanation import linking_facts
 from gaifman.training import TrainingConfig
 from trained import GOOD, demo, towns
 
@@ -277,10 +278,10 @@ def test_facts_that_connect_two_objects() -> None:
     facts = [
         gaifman.Fact(*each) for each in (("r", ("a", "b")), ("r", ("b", "c")), ("r", ("c", "d")), ("r", ("a", "d")))
     ]
-    assert command._connection(facts, ("a", "c")) == facts[:2]
-    assert command._connection(facts, ("a", "d")) == facts[3:]
-    assert command._connection(facts[:3], ("a", "d")) == facts[:3]
-    assert command._connection(facts, ("a", "e")) == []
+    assert linking_facts(facts, ("a", "c")) == facts[:2]
+    assert linking_facts(facts, ("a", "d")) == facts[3:]
+    assert linking_facts(facts[:3], ("a", "d")) == facts[:3]
+    assert linking_facts(facts, ("a", "e")) == []
 
 
 def test_how_the_command_is_found_where_it_would_not_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

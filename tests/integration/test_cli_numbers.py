@@ -36,6 +36,7 @@ ARGUMENTS = {
     "query": ["kb.tsv", "works_in(x, y)"],
     "train": ["kb.tsv", "works_in(x, y)", "-o", "new.gaifman", "--force", "--option", "epochs=1"],
     "resume": ["m.gaifman"],
+    "predict": ["m.gaifman", "kb.tsv"],
     "answer": ["m.gaifman", "kb.tsv", "--bind", "x=p01"],
     "explain": ["m.gaifman", "kb.tsv", "--bind", "x=p01", "--answer", "t1"],
     "evaluate": ["m.gaifman", "kb.tsv", "test.tsv"],

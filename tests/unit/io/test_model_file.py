@@ -25,6 +25,7 @@ import gaifman
 from gaifman.errors import InputError, OutputError
 from gaifman.io.model_file import (
     DTYPES,
+    VERSION,
     canonical_json,
     model_bytes,
     parse_model,
@@ -210,7 +211,7 @@ def metadata(data: bytes) -> dict[str, str]:
     [
         ({"version": "1"}, "was trained by an earlier version: train again"),
         ({"version": "4"}, "was trained by an earlier version: train again"),
-        ({"version": "7"}, "newer version: format 7, this one reads 6"),
+        ({"version": str(VERSION + 1)}, f"newer version: format {VERSION + 1}, this one reads {VERSION}"),
         ({"version": "17"}, "written by a newer version"),
         ({"version": "-1"}, "'-1' is not a version"),
         ({"format": "pt"}, "written by another program"),
