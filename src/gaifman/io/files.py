@@ -57,6 +57,12 @@ class TextBlock:
         line = self.line + self.data.count(b"\n", 0, offset)
         return Location(self.source, line, len(before) + 1, before + after, width)
 
+    def text_of_line(self, number: int) -> str | None:
+        """Return the text of a line, or None if the block does not have it."""
+        lines = self.data.split(b"\n")[:-1]
+        inside = 0 <= number - self.line < len(lines)
+        return lines[number - self.line].decode(errors="replace") if inside else None
+
     def check_no_nul(self) -> None:
         """Raise if the block contains a NUL, as binary files do."""
         offset = self.data.find(b"\0")

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite
 
+from gaifman.config import raise_limit_hint
 from gaifman.errors import InputError, shorten
 from gaifman.io.files import TextBlock
 from gaifman.io.rdf_guards import MAX_XML_DEPTH, feed_xml, safe_xml_parser
@@ -100,18 +101,15 @@ class _GraphReader:
         self._buffer.flush()
 
     def _line_text(self, number: int) -> str:
-        for block in self._lines:
-            lines = block.data.split(b"\n")
-            if 0 <= number - block.line < len(lines):
-                return lines[number - block.line].decode(errors="replace")
-        return ""
+        return next((text for block in self._lines if (text := block.text_of_line(number)) is not None), "")
 
     def _place(self) -> Place:
         return Place(self._parser.CurrentLineNumber, "", self._parser.CurrentColumnNumber + 1)
 
-    def _error(self, message: str, hint: str = "") -> InputError:
-        place = self._place()
-        return self._buffer.error(message, Place(place.line, self._line_text(place.line), place.column), hint)
+    def _error(self, message: str, hint: str = "", place: Place | None = None) -> InputError:
+        """Return an error at a place, with the text of its line; by default where the parser is."""
+        at = place or self._place()
+        return self._buffer.error(message, Place(at.line, self._line_text(at.line), at.column), hint)
 
     # Events
 
@@ -162,7 +160,7 @@ class _GraphReader:
             return
         self._length += len(text)
         if self._length > self._max_text:
-            raise self._error(f"the text is longer than {self._max_text:,} characters", "raise it with --limit line=…")
+            raise self._error(f"the text is longer than {self._max_text:,} characters", raise_limit_hint("line"))
         self._text.append(text)
 
     def _end(self, tag: str) -> None:
@@ -238,7 +236,7 @@ class _GraphReader:
 
     def _number(self, key: str, text: str, place: Place) -> float:
         if not DECIMAL.fullmatch(text) or not isfinite(float(text)):
-            raise self._buffer.error(f"{key} must be a finite number, got {shorten(text)}", place)
+            raise self._error(f"{key} must be a finite number, got {shorten(text)}", place=place)
         return float(text)
 
 

@@ -124,7 +124,7 @@ class _LineReader:
         try:
             return float(value)
         except OverflowError:
-            raise self._wrong(key, "a finite number", "an integer that is too large") from None
+            raise self._wrong(key, "a finite number", value) from None
 
     def _name(self, key: str) -> str:
         self._used.add(key)
@@ -143,4 +143,6 @@ class _LineReader:
 
     def _note_unused(self) -> None:
         for key in self._fields.keys() - self._used - EXTRA_KEYS:
+            if self._fields[key] is None:  # as for the objects of a fact with fewer than others
+                continue
             self._buffer.note("keys of JSON lines that are not read", key, "key of JSON lines that is not read")

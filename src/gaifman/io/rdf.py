@@ -72,8 +72,8 @@ def read_rdf(
     import pyoxigraph
 
     stream, buffer = _Stream(blocks, source, file_format), _TripleBuffer(source, builder, options)
-    options.namer.start_file(source, anonymous=file_format not in ("ntriples", "nquads"))
     base = BASE if file_format in ("rdfxml", "jsonld") else None
+    options.namer.start_file(source, anonymous=file_format not in ("ntriples", "nquads"), base=base or "")
     own_format = getattr(pyoxigraph.RdfFormat, PARSERS[file_format])
     try:
         # pyoxigraph needs only read().
@@ -139,9 +139,10 @@ class NodeNamer:
         self._files = 0
         self._full_names: dict[str, str] = {}
 
-    def start_file(self, source: str, anonymous: bool) -> None:
-        """Start the next file; `anonymous` says whether it may have nodes without labels."""
+    def start_file(self, source: str, anonymous: bool, base: str = "") -> None:
+        """Start the next file; `anonymous` says whether it may have nodes without labels, `base` is removed."""
         self._files += 1
+        self._base = base
         self._source = source
         self._end = f"#{self._files}" if self._files > 1 else ""
         self._anonymous: dict[str, str] | None = {} if anonymous else None
@@ -150,7 +151,9 @@ class NodeNamer:
         """Return the name of a node."""
         value = str(getattr(node, "value", node))
         if type(node).__name__ != "BlankNode":
-            value = unquote(value.removeprefix(NAME_URN)) if value.startswith(NAME_URN) else value.removeprefix(BASE)
+            value = (
+                unquote(value.removeprefix(NAME_URN)) if value.startswith(NAME_URN) else value.removeprefix(self._base)
+            )
             return self._check_unique(re.split(r"[#/]", value)[-1] or value, value) if self._local else value
         if self._anonymous is not None and _ANONYMOUS.fullmatch(value):  # a random label of the parser
             value = self._anonymous.setdefault(value, f"anon/{len(self._anonymous) + 1}")
@@ -209,7 +212,8 @@ class _TripleBuffer:
 
     def note_graph(self, graph: str) -> None:
         """Count a triple of a named graph."""
-        self._builder.add_note(1, "triples of named graphs, read as all others", shorten(graph, 60))
+        text, singular = "triples of named graphs, read as all others", "triple of a named graph, read as all others"
+        self._builder.add_note(1, text, shorten(graph, 60), singular)
 
     def skip(self, noun: str, what: str, example: str) -> None:
         """Count a skipped triple."""
@@ -266,11 +270,7 @@ class _Stream:
 
     def line(self, number: int) -> str:
         """Return the text of a line, if it is still kept."""
-        for block in self._last:
-            lines = block.data.split(b"\n")
-            if 0 <= number - block.line < len(lines):
-                return lines[number - block.line].decode(errors="replace")
-        return ""
+        return next((text for block in self._last if (text := block.text_of_line(number)) is not None), "")
 
 
 REMOTE_CONTEXT = "LoadDocumentCallback"

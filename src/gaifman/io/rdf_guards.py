@@ -82,6 +82,8 @@ def feed_xml(parser: expat.XMLParserType, data: bytes, final: bool, source: str,
             line, column = line - 1, len(line_text(line - 1)) + 1
         location = Location(source, line, column, line_text(line))
         raise InputError(f"not XML: {expat.ErrorString(error.code)}", location=location) from None
+    except (LookupError, ValueError) as error:  # an encoding that Python does not know, or that has several bytes
+        raise InputError(f"{source}: {error}", hint="save the file as UTF-8") from None
 
 
 class XmlGuard:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gaifman.config import MAX_ARITY
-from gaifman.errors import InputError, Location
+from gaifman.errors import InputError, Location, plural, shorten
 from gaifman.io.files import BATCH_SIZE
 from gaifman.io.labels import STORED_RANK, clean_label
 from gaifman.kb.builder import KnowledgeBaseBuilder
@@ -47,6 +47,8 @@ class RecordBuffer:
         self._facts: dict[int, _Rows] = {}
         self._values, self._objects = _Rows(), _Rows()
         self._count = 0
+        self._arities: dict[str, tuple[int, Place]] = {}
+        """Relation → its arity, and where its first fact is."""
 
     def error(self, message: str, place: Place, hint: str = "") -> InputError:
         """Return an error at a place of the file."""
@@ -56,6 +58,10 @@ class RecordBuffer:
         """Add a fact."""
         if not 1 <= len(objects) <= MAX_ARITY:
             raise self.error(f"a fact has 1 to {MAX_ARITY} objects, not {len(objects)}", place)
+        arity, first = self._arities.setdefault(relation, (len(objects), place))
+        if arity != len(objects):
+            hint = f"its first fact is in {first.location(self._source)}"
+            raise self.error(f"{shorten(relation)} has {plural(arity, 'argument')}, not {len(objects)}", place, hint)
         self._add(self._facts.setdefault(len(objects), _Rows()), [relation, *objects], confidence, place)
 
     def add_value(self, attribute: str, obj: str, value: float, place: Place) -> None:
@@ -99,11 +105,11 @@ class RecordBuffer:
         self._facts, self._values, self._objects, self._count = {}, _Rows(), _Rows(), 0
 
     def _encode(self, rows: _Rows, width: int) -> Ints:
-        ids = self._builder.encode_names(rows.names, lambda at: rows.places[at // width].location(self._source))
-        return ids.reshape(-1, width)
+        locate = self._locator(rows)
+        return self._builder.encode_names(rows.names, lambda at: locate(at // width, 0)).reshape(-1, width)
 
     def _locator(self, rows: _Rows) -> _PlaceLocator:
-        return _PlaceLocator(self._source, rows.places)
+        return _PlaceLocator(self._source, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,9 @@ class _PlaceLocator:
     """Row and field of the builder → location in the file."""
 
     source: str
-    places: list[Place]
+    rows: _Rows
 
     def __call__(self, row: int, field_number: int) -> Location:
-        return self.places[row].location(self.source)
+        place, width = self.rows.places[row], len(self.rows.names) // len(self.rows.places)
+        names = " ".join(self.rows.names[row * width : (row + 1) * width])
+        return Place(place.line, place.text or names, place.column).location(self.source)

@@ -26,7 +26,7 @@ import numpy as np
 from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.config import MAX_ARITY, check_int, checked, checked_methods, unchecked
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
-from gaifman.kb.labels import NOTHING, Display, Labels, Prefixes, compact, expand
+from gaifman.kb.labels import NOTHING, Display, Labels, Prefixes, compact, expand, label_fact
 from gaifman.kb.split import TEST, VALID, FactParts, Split, SplitOptions, choose_parts
 from gaifman.kb.tables import (
     Duplicates,
@@ -354,7 +354,7 @@ class KnowledgeBase:
 
     def _repr_html_(self) -> str:
         def first(relation: str) -> str:
-            return str(next(self.facts(relation), ""))
+            return next((str(label_fact(fact, self.display)) for fact in self.facts(relation)), "")
 
         return knowledge_base_html(repr(self)[1:-1], self.relations.values(), self.attributes.values(), first)
 
@@ -899,12 +899,8 @@ def _position(names: SortedNames, name: str) -> int:
 
 def _check_labels(labels: Mapping[str, str]) -> None:
     """Refuse labels that are not valid names."""
-    if not isinstance(labels, Mapping):
-        raise KnowledgeBaseError(f"labels must map an object to its label, got {shorten(repr(labels))}")
     for name, label in labels.items():
-        wrong = not (isinstance(name, str) and isinstance(label, str))
-        problem = "labels and objects must be strings" if wrong else name_problem(label)
-        if problem:
+        if problem := name_problem(label):
             raise KnowledgeBaseError(f"the label of {shorten(repr(name))}: {problem}, got {shorten(repr(label))}")
 
 
