@@ -223,6 +223,8 @@ def train(
         "table": reading.table,
         "iris": reading.iris,
         "header": reading.header,
+        "labels": [] if reading.labels is None else [reading.labels],
+        "language": reading.language,
         "limits": [*reading.limits],
     }
     record: dict[str, Any] = {
@@ -414,6 +416,8 @@ def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOp
         tuple(extra_files),
         record["header"],
         tuple(record["limits"]),
+        next(iter(_recorded_sources(record, "labels")), None),
+        record.get("language"),
     )
 
 

@@ -485,7 +485,8 @@ class KnowledgeBase:
         known = {name: label for name, label in labels.items() if name in self.objects}
         if unknown := next((name for name in labels if name not in known), None):
             raise self._unknown("object", unknown, self.objects)
-        return KnowledgeBase(self.content, self.notes, MappingProxyType({**self.labels, **known}), self.prefixes)
+        known = dict(sorted({**self.labels, **known}.items()))
+        return KnowledgeBase(self.content, self.notes, MappingProxyType(known), self.prefixes)
 
     # By number
 
