@@ -166,10 +166,13 @@ def test_paths_found_are_those_that_lead_to_the_end(seed: int) -> None:
     )
     codes = np.empty(100_000, np.int64)
     unseen = freeze(np.array([hidden], np.int64))
-    arguments = (index.table, start, end, unseen, base, MAX_STEPS, 1_000, 10**9, index.step_labels, scratch, codes)
+    redundant = freeze(np.array([rng.random() < 0.3 for _ in index.labels], bool))
+    labels = index.step_labels, redundant
+    arguments = (index.table, start, end, unseen, base, MAX_STEPS, 1_000, 10**9, *labels, scratch, codes)
     count = find_paths(*arguments, 0)
     found = set(codes[:count].tolist())
-    assert found == (simple_paths(index, start, end, hidden, base) if start != end else set())
+    every = simple_paths(index, start, end, hidden, base) if start != end else set()
+    assert found == {code for code in every if code < base or not redundant[labels_of_code(code, base)].any()}
     assert (scratch.distance == UNREACHED).all()
     assert not scratch.on_path.any()
     assert find_paths(*arguments, count) == 2 * count  # the scratch space is clean
@@ -193,6 +196,14 @@ def simple_paths(index: StepIndex, start: int, end: int, hidden: int, base: int)
 
     extend([start], 0)
     return found
+
+
+def labels_of_code(code: int, base: int) -> list[int]:
+    labels = []
+    while code:
+        code, last = divmod(code, base)
+        labels.append(last - 1)
+    return labels
 
 
 def step_facts(index: StepIndex, obj: int, label: int) -> list[int]:

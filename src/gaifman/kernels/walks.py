@@ -18,6 +18,7 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Reals = npt.NDArray[np.float32]
+Bools = npt.NDArray[np.bool_]
 
 FULL, PAUSED = -1, -2
 """Status: a buffer is full, and the budget of steps is spent. Call again to go on."""
@@ -331,11 +332,14 @@ def find_paths(
     max_degree: int,
     budget: int,
     group_labels: Ints,
+    redundant: Bools,
     scratch: PathScratch,
     codes: Longs,
     begin: int,
 ) -> int:
     """Write the codes of the simple paths from `start` to `end`, from `begin` on; return the end of the codes.
+
+    Paths of several steps have no redundant labels.
 
     The code of labels a, b, c is ((a + 1)·base + b + 1)·base + c + 1. Objects with more than `max_degree` steps are not
     passed. The search ends after `budget` steps, or when the codes are full. A path can be found several times.
@@ -354,7 +358,10 @@ def find_paths(
         target = table.targets[step]
         if scratch.on_path[target] or _is_hidden(hidden, table.facts[step]):
             continue
-        code = scratch.steps[3, depth] * base + group_labels[step] + 1
+        label = group_labels[step]
+        if redundant[label] and (depth > 0 or target != end):
+            continue
+        code = scratch.steps[3, depth] * base + label + 1
         if target == end:
             codes[at] = code
             at += 1

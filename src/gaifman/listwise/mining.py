@@ -216,8 +216,8 @@ def choose_mining(index: StepIndex) -> MiningConfig:
     >>> choose_mining(build_steps(gaifman.demo())).max_steps
     3
     """
-    degrees = index.degrees[index.degrees > 0]
-    sparse = degrees.sum() <= SPARSE_DEGREE * len(degrees) and len(index.labels) <= SPARSE_LABELS
+    steps = (~index.redundant[index.step_labels]).sum()
+    sparse = steps <= SPARSE_DEGREE * (index.degrees > 0).sum() and len(index.labels) <= SPARSE_LABELS
     return SPARSE_MINING if sparse else MiningConfig()
 
 
@@ -607,6 +607,7 @@ def _shared_codes(
             config.max_degree,
             config.budget,
             index.step_labels,
+            index.redundant,
             scratch,
             buffer,
             0,

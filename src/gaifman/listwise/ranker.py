@@ -69,8 +69,6 @@ PATIENCE = 3
 MIN_BATCHES, MANY_BATCHES, SMALL_BATCH = 8, 64, 16
 """Batches of an epoch, at least; and at least, if they have more than `SMALL_BATCH` questions."""
 
-MOSTLY_LINKED = 0.5
-"""With a larger share of questions with links, weights are first fitted without links; see `_choose_start`."""
 SHORT_STEPS = 2
 """Longer paths are used where they make the loss on held-out questions smaller. With too few of these to tell, they
 are used if there are no others."""
@@ -257,7 +255,7 @@ def _choose_problem(
         return problem, problem.without(MinedFormulas.without_comparisons).choose(PENALTIES[:1])
 
     problem, choice = _choose_constants(*_choose_steps(config.mining, pose))
-    problem, choice = _choose_start(*_choose_comparisons(problem, choice))
+    problem, choice = _choose_comparisons(problem, choice)
     if choice.loss is not None:
         choice = min(choice, problem.choose(PENALTIES[1:]), key=_loss_of)
     return problem, choice
@@ -297,22 +295,6 @@ def _choose_comparisons(problem: _Problem, choice: Choice) -> tuple[_Problem, Ch
         return without, choice
     own = problem.choose(PENALTIES[:1])
     return (problem, own) if _loss_of(own) < _loss_of(choice) else (without, choice)
-
-
-def _choose_start(problem: _Problem, choice: Choice) -> tuple[_Problem, Choice]:
-    """The problem that starts with weights of questions without links, if these make the held-out loss smaller.
-
-    Where most questions have another link between their objects, such as an inverse fact, it explains nearly all, and
-    little is learned about the others.
-    """
-    if choice.loss is None or not problem.mostly_linked:
-        return problem, choice
-    unlinked = problem.hide_links()
-    first = unlinked.choose(PENALTIES[:1])
-    assert first.weights is not None, "as many questions are held out"
-    started = problem.start_from(first.weights, unlinked.fit(first.penalty, first.epochs))
-    own = started.choose(PENALTIES[:1])
-    return (started, own) if _loss_of(own) < _loss_of(choice) else (problem, choice)
 
 
 def _loss_of(choice: Choice) -> float:
@@ -373,7 +355,6 @@ class _Problem:
         added: AddedFormulas,
     ) -> None:
         self.mined = mined
-        self._index, self._relation, self._position, self._added = index, relation, position, added
         self._config, self._marks = config, added.marks()
         self._mark_count = index.mark_count + len(added.own)
         facts = index.kb.tuples(relation)
@@ -381,7 +362,7 @@ class _Problem:
         ids = index.kb.fact_ids(number, facts)
         fixed = [i for i in range(facts.shape[1]) if i != position]
         self._questions, self._trial_questions, chosen = _ask(added, facts, ids, mined, config, held_out)
-        self._held_out, self._held_out_facts = np.isin(chosen, held_out), held_out
+        self._held_out = np.isin(chosen, held_out)
         answers, confidences = facts[chosen, position], index.kb.confidences_of(relation)
         at_position = count_at_position(index.kb, relation, position)
         self._stats = freeze(statistics(at_position, index.degrees))
@@ -393,8 +374,6 @@ class _Problem:
         self.prior = np.append(of_mined, np.zeros(len(added)))
         """Shape (formulas,), float64: the weights before training, of mined and added formulas."""
         self._tied = np.arange(index.mark_count, self._mark_count), len(of_mined) + added.own
-        self._facts, self._ids = facts[chosen], ids[chosen]
-        self._start = self._trial_start = self._prior_start
         self._keys = fold_in_rows(make_key(config.seed, "listwise", relation, position), facts[chosen])
 
     def __len__(self) -> int:
@@ -430,34 +409,6 @@ class _Problem:
         trial = self._trial_questions
         other._trial_questions = other._questions._replace(known_starts=trial.known_starts, known=trial.known)
         other.prior, other._tied = self.prior[used], (self._tied[0], numbers[self._tied[1]])
-        other._start = other._trial_start = other._prior_start
-        return other
-
-    @property
-    def _prior_start(self) -> Weights:
-        """The weights before anything is known."""
-        return self.prior, np.zeros(self._mark_count), np.array(INITIAL_STATISTICS)
-
-    @property
-    def mostly_linked(self) -> bool:
-        """Whether the objects of most questions have another link, and not all links are hidden already."""
-        if self._config.hide == "links":
-            return False
-        hidden = HiddenFacts.one_per_tuple(self._ids)
-        every = hide_links(graph_of(self._index.kb), self._facts, hidden, np.arange(len(self)))
-        return bool((np.diff(every.starts) > 1).mean() > MOSTLY_LINKED)
-
-    def hide_links(self) -> _Problem:
-        """The same formulas for questions that see no link between their objects."""
-        config = replace(self._config, hide="links")
-        return _Problem(
-            self._index, self._relation, self._position, self.mined, config, self._held_out_facts, self._added
-        )
-
-    def start_from(self, trial: Weights, final: Weights) -> _Problem:
-        """The same questions, with weights to begin with, which penalties keep to: those of trials, and final ones."""
-        other = copy(self)
-        other._trial_start, other._start = trial, final
         return other
 
     def choose(self, penalties: Sequence[float]) -> Choice:
@@ -469,7 +420,7 @@ class _Problem:
         best = Choice(np.inf, penalties[0], 1, None)
         for penalty in penalties:
             least, epochs = np.inf, 0
-            epochs_of_trial = self._epochs(rest, penalty, self._config.epochs, trial=True)
+            epochs_of_trial = self._epochs(rest, penalty, self._config.epochs, self._trial_questions)
             for epoch, weights in enumerate(epochs_of_trial, start=1):
                 loss = self._loss(held_out, weights) / count
                 if loss < least:
@@ -482,20 +433,19 @@ class _Problem:
 
     def fit(self, penalty: float, epochs: int) -> Weights:
         """The weights after some epochs over all questions."""
-        *_, weights = self._epochs(np.arange(len(self)), penalty, epochs)
+        *_, weights = self._epochs(np.arange(len(self)), penalty, epochs, self._questions)
         return _copy(weights)
 
     def fit_trial(self, penalty: float, epochs: int) -> Weights:
         """The weights after some epochs over the questions that do not ask for held-out facts, if there are any."""
         if not len(self.training_rows):
             return self.fit(penalty, epochs)
-        *_, weights = self._epochs(self.training_rows, penalty, epochs, trial=True)
+        *_, weights = self._epochs(self.training_rows, penalty, epochs, self._trial_questions)
         return _copy(weights)
 
-    def _epochs(self, rows: Longs, penalty: float, epochs: int, *, trial: bool = False) -> Iterator[Weights]:
+    def _epochs(self, rows: Longs, penalty: float, epochs: int, questions: Questions) -> Iterator[Weights]:
         """Yield the weights after each epoch of Adagrad; the arrays are reused."""
-        questions = self._trial_questions if trial else self._questions
-        state = _State(self._trial_start if trial else self._start, len(self._stats), len(self), self._tied)
+        state = _State(self.prior, self._mark_count, len(self._stats), len(self), self._tied)
         for epoch in range(epochs):
             keys = fold_in_rows(make_key(self._config.seed, "listwise epoch", epoch), self._keys[rows][:, None])
             order = rows[np.argsort(keys, kind="stable")]
@@ -554,7 +504,8 @@ class _Problem:
 
     def _loss(self, rows: Longs, weights: Weights) -> float:
         """The sum of the losses of some questions."""
-        state = _State(weights, len(self._stats), len(self), self._tied)
+        state = _State(self.prior, self._mark_count, len(self._stats), len(self), self._tied)
+        state.weights = weights
         return self._gradient(freeze(rows), state, self._questions)
 
 
@@ -566,12 +517,13 @@ def _copy(weights: Weights) -> Weights:
 class _State:
     """Weights, their sums of squared gradients, and scratch space."""
 
-    def __init__(self, start: Weights, objects: int, questions: int, tied: tuple[Longs, Longs]) -> None:
+    def __init__(self, prior: Floats, marks: int, objects: int, questions: int, tied: tuple[Longs, Longs]) -> None:
         """`tied` are the marks, and the formulas, of added formulas about the candidate alone: both have one weight."""
-        self._tied, self._start = tied, start
-        self.weights = _copy(start)
-        self.gradients: Weights = tuple(np.zeros(len(own)) for own in start)  # type: ignore[assignment]
-        self._squares = tuple(np.full(len(own), 0.01) for own in start)
+        self._tied = tied
+        self._priors = (prior, np.zeros(marks), np.array(INITIAL_STATISTICS))
+        self.weights: Weights = tuple(prior.copy() for prior in self._priors)  # type: ignore[assignment]
+        self.gradients: Weights = tuple(np.zeros(len(prior)) for prior in self._priors)  # type: ignore[assignment]
+        self._squares = tuple(np.full(len(prior), 0.01) for prior in self._priors)
         self.own, self.object_gradient, self.sums = np.empty(objects), np.zeros(objects), np.zeros(objects)
         self.seen, self.reached, self.stamp = (
             np.zeros(objects, np.int64),
@@ -589,7 +541,7 @@ class _State:
         for group in range(3):
             strength = penalty if group < 2 else 0.0
             adagrad(
-                self.weights[group], self.gradients[group], self._squares[group], self._start[group], strength, rate
+                self.weights[group], self.gradients[group], self._squares[group], self._priors[group], strength, rate
             )
 
 

@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.links import RelationLink, find_links
 from gaifman.kb.tables import FactTable, Floats, Ints, Longs, concatenate_ranges, freeze
 from gaifman.kernels.listwise import Marks
 from gaifman.kernels.walks import StepTable
@@ -64,6 +65,8 @@ Reals = npt.NDArray[np.float32]
 MIN_VALUES, PARTS = 10, 8
 """Values that an attribute needs, and parts that its objects are divided into."""
 
+REDUNDANT_SHARE = 0.9
+"""Of the facts of a relation that another one repeats, so that longer paths need only one of the two."""
 MIRRORED = {"<": ">", "≤": "≥", "=": "=", "≥": "≤", ">": "<"}
 """Comparison → that of the same numbers in the other order."""
 
@@ -160,6 +163,22 @@ class StepIndex:
         return freeze(np.array([label.source < label.target for label in self.labels], bool))
 
     @cached_property
+    def redundant(self) -> Bools:
+        """Shape (labels,): whether most steps with a label are steps with an earlier one too.
+
+        Of two relations that are inverses or duplicates, one is redundant, and of a symmetric one, its second label.
+        """
+        found = np.zeros(len(self.labels), bool)
+        links = [link for link in find_links(self.kb.content) if len(link.order) == 2 and _is_close(link)]
+        leaders = _leaders(links)
+        for number, label in enumerate(self.labels):
+            found[number] = leaders.get(label.relation, label.relation) != label.relation
+        for link in links:
+            if link.kind == "symmetric":
+                found[self.label_id(link.relation, 1, 0)] = True
+        return freeze(found)
+
+    @cached_property
     def degrees(self) -> Floats:
         """Shape (objects,), float64: the number of steps out of each object, by uncertain facts the expected one."""
         bounds = self.table.group_starts[self.table.starts]
@@ -240,6 +259,20 @@ def labels_of(relations: Iterable[tuple[str, int]]) -> tuple[Label, ...]:
         for target in range(arity)
         if source != target
     )
+
+
+def _is_close(link: RelationLink) -> bool:
+    """Whether hardly any fact lacks its counterpart."""
+    return link.is_mutual and link.shared >= REDUNDANT_SHARE * max(link.facts, link.other_facts)
+
+
+def _leaders(links: Sequence[RelationLink]) -> dict[str, str]:
+    """Relation → the one that stands for it, among all that are linked."""
+    groups: dict[str, set[str]] = {}
+    for link in links:
+        both = groups.get(link.relation, {link.relation}) | groups.get(link.other, {link.other})
+        groups |= dict.fromkeys(both, both)
+    return {name: min(group) for name, group in groups.items()}
 
 
 def build_steps(kb: KnowledgeBase) -> StepIndex:

@@ -76,8 +76,8 @@ def test_an_explanation_names_the_formula_with_its_facts_and_adds_up(model: gaif
     assert reason.effect is not None
     assert reason.effect > 0
     assert [str(fact) for fact in reason.facts] == [f"shares_border({one}, {other})."]
-    total = sum(each.effect or 0.0 for each in found.reasons) + found.parts.base + found.parts.others.effect
-    assert total + (found.parts.competition or 0.0) == pytest.approx(found.log_odds, abs=1e-9)
+    total = sum(each.effect or 0.0 for each in found.reasons) + found.parts.total
+    assert total == pytest.approx(found.log_odds, abs=1e-9)
 
 
 def test_a_formula_is_explained_together_with_the_mined_one_that_says_the_same() -> None:

@@ -72,8 +72,7 @@ def test_a_comparison_is_told_once_and_all_effects_add_up(case: tuple[gaifman.Co
     assert reason.effect > 0
     assert reason.facts == ()
     parts = explanation.parts
-    assert parts.competition is not None
-    total = parts.base + parts.competition + parts.others.effect + sum(each.effect for each in explanation.reasons)
+    total = parts.total + sum(each.effect for each in explanation.reasons)
     assert total == pytest.approx(explanation.log_odds, abs=1e-6)
 
 

@@ -191,8 +191,7 @@ def test_constants_of_one_fact_are_told_once() -> None:
     told = [reason for reason in explanation.reasons if "= 'latin'" in reason.feature]
     assert len(told) == 1
     parts = explanation.parts
-    assert parts.competition is not None
-    total = parts.base + parts.competition + parts.others.effect + sum(each.effect for each in explanation.reasons)
+    total = parts.total + sum(each.effect for each in explanation.reasons)
     assert total == pytest.approx(explanation.log_odds, abs=1e-6)
 
 

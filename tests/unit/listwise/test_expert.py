@@ -301,10 +301,8 @@ def test_an_explanation_has_its_share_and_adds_up(completion: Completion, kb: Kn
         found = sum(each.effect for each in collect_evidence(scorer, odds, row, hidden))
         assert found == pytest.approx(scores + known, abs=1e-5)
         log_odds = np.log(explanation.estimate.value) - np.log1p(-explanation.estimate.value)
-        told = sum(each.effect for each in explanation.reasons) + explanation.parts.others.effect
-        assert told + explanation.parts.base + (explanation.parts.competition or 0.0) == pytest.approx(
-            log_odds, abs=1e-6
-        )
+        told = sum(each.effect for each in explanation.reasons) + explanation.parts.total
+        assert told == pytest.approx(log_odds, abs=1e-6)
         evidence = scorer.evidence(np.array([row], np.int32), predictor.hidden_facts(np.array([row], np.int32)))
         assert evidence[0, :2] == pytest.approx([each.score - each.competition for each in shares], abs=1e-9)
 

@@ -196,3 +196,31 @@ def test_scratch_space_grows_with_the_paths() -> None:
         end = reacher.walk(index.kb.object_id("a1"), NOTHING, np.array([[child] * 3], np.int32))
         found.append(reacher.objects[:end].tolist())
     assert found == [[index.kb.object_id("d1")]] * 2
+
+
+def citizens(count: int = 400) -> KnowledgeBase:
+    """People live where their company is, three in four of them; nearly every fact has its inverse."""
+    rng, facts = random.Random(0), []
+    facts += [("located_in", f"company{i}", f"town{i % 20}") for i in range(40)]
+    for i in range(count):
+        company = rng.randrange(40)
+        town = company % 20 if rng.random() < 0.75 else rng.randrange(20)
+        facts.append(("works_at", f"person{i}", f"company{company}"))
+        if i % 10:
+            facts.append(("lives_in", f"person{i}", f"town{town}"))
+            facts += [("inhabitant", f"town{town}", f"person{i}")] * (rng.random() < 0.98)
+    return KnowledgeBase.from_facts(facts)
+
+
+def test_longer_paths_have_one_label_for_each_pair_of_inverses_and_each_symmetric_relation() -> None:
+    kb = citizens()
+    facts = [("married", f"person{i}", f"person{i + 200}") for i in range(100)]
+    kb = kb.with_facts([*facts, *(("married", wife, husband) for _, husband, wife in facts)])
+    index = build_steps(kb)
+    redundant = [index.describe(label) for label in np.flatnonzero(index.redundant).tolist()]
+    assert redundant == ["lives_in 1→2", "lives_in 2→1", "married 2→1"]
+    mined = mine_formulas(index, "lives_in", 0, 1)
+    paths = [mined.path(row) for row in range(len(mined.paths))]
+    assert (Label("inhabitant", 1, 0),) in paths
+    assert not any(label.relation == "lives_in" for path in paths for label in path if len(path) > 1)
+    assert any(len(path) > 1 for path in paths)

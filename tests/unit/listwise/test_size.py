@@ -62,8 +62,7 @@ def test_an_explanation_adds_up(model: gaifman.GaifmanModel) -> None:
     for pair in (("portugal", "spain"), ("france", "germany"), ("japan", "france")):
         found = model.explain(*pair, top=100)
         assert found.log_odds is not None
-        assert found.parts.competition is not None
-        total = found.parts.base + found.parts.competition + found.parts.others.effect
+        total = found.parts.total
         assert total + sum(reason.effect for reason in found.reasons) == pytest.approx(found.log_odds, abs=1e-9)
 
 
