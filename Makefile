@@ -3,6 +3,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+HAS_POSTGRES := { command -v postgres || ls /usr/lib/postgresql/*/bin/postgres; } > /dev/null 2>&1
+# Debian's package makes and starts a cluster of its own, unless a file like this is there.
+NO_CLUSTER := /etc/postgresql-common/createcluster.d/gaifman.conf
 
 .PHONY: install demo check lint test docs tutorial fuzz bench screenshots clean
 
@@ -25,6 +28,13 @@ install: .venv/core
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core > /dev/null; } || true
 	@command -v chromium > /dev/null || \
 	  echo "chromium is missing: the tests of the page are skipped. As root: apt-get install chromium" >&2
+	@$(HAS_POSTGRES) || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || { \
+	  echo "installing PostgreSQL for the tests of databases" && mkdir -p $(dir $(NO_CLUSTER)) && \
+	  echo "create_main_cluster = false" > $(NO_CLUSTER) && apt-get update -qq > /dev/null && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql > /dev/null; \
+	  rm -f $(NO_CLUSTER); } || true
+	@$(HAS_POSTGRES) || \
+	  echo "PostgreSQL is missing: its tests are skipped. As root: apt-get install postgresql" >&2
 	@touch $@
 
 .venv/bench: .venv/dev

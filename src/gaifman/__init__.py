@@ -38,14 +38,17 @@ if TYPE_CHECKING:
     from gaifman.kb.knowledge_base import Fact, KnowledgeBase, union
     from gaifman.kb.leakage import Leakage
     from gaifman.kb.links import RelationLink
+    from gaifman.kb.reviews import Provenance
     from gaifman.kb.split import Split
     from gaifman.logic.parser import parse, parse_feature, parse_query
+    from gaifman.missing import MissingFact, MissingFacts
     from gaifman.model import GaifmanModel, Model, fit
     from gaifman.predict import Estimate, Estimates
     from gaifman.queries.answers import count, exists, query, stream
     from gaifman.queries.engine import Engine
     from gaifman.queries.witnesses import why
     from gaifman.ranking.ranked_answers import Answer, RankedAnswers
+    from gaifman.review import add_reviewed
     from gaifman.sampling.constraints import Conflict, Constraints, FoundConstraint, parse_constraints
     from gaifman.sampling.found_constraints import find_constraints
     from gaifman.training import Callback, TrainingConfig
@@ -78,9 +81,12 @@ _HOMES = {
     "Leakage": "kb.leakage",
     "LimitError": "errors",
     "Limits": "config",
+    "MissingFact": "missing",
+    "MissingFacts": "missing",
     "Model": "model",
     "OutputError": "errors",
     "ProposalTest": "evaluation.proposals",
+    "Provenance": "kb.reviews",
     "RankedAnswers": "ranking.ranked_answers",
     "Reason": "explain.explanation",
     "RelationLink": "kb.links",
@@ -88,6 +94,7 @@ _HOMES = {
     "StoppedError": "errors",
     "TrainingConfig": "training",
     "TrainingError": "errors",
+    "add_reviewed": "review",
     "complete": "completion",
     "count": "queries.answers",
     "demo": "io",
@@ -139,9 +146,12 @@ __all__ = [
     "Leakage",
     "LimitError",
     "Limits",
+    "MissingFact",
+    "MissingFacts",
     "Model",
     "OutputError",
     "ProposalTest",
+    "Provenance",
     "RankedAnswers",
     "Reason",
     "RelationLink",
@@ -150,6 +160,7 @@ __all__ = [
     "TrainingConfig",
     "TrainingError",
     "__version__",
+    "add_reviewed",
     "complete",
     "count",
     "demo",

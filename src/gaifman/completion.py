@@ -257,6 +257,9 @@ class Completion(Model):
         relation, pattern = atom_pattern(query, self._compile().kb, self.relations, bindings)
         return relation_query(relation, self.arity(relation)), pattern
 
+    def _has_file(self) -> bool:
+        return True
+
     def _predictor_of(self, query: Query) -> Predictor:
         return self.predictor(query.atomic_relation or "")
 

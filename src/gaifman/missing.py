@@ -138,6 +138,11 @@ class MissingSummary:
     """Those that reach the threshold."""
     expected: float
     """The sum of their probabilities: how many of them are expected to be true."""
+    of_other_objects: int = 0
+    """Tuples that are not known and were not considered: an object was never seen at its position, nor has a type of
+    such objects."""
+    rejected: int = 0
+    """Known negatives, which are never proposed."""
     skipped: tuple[str, ...] = ()
     """Relations that were not considered: they have no ranked lists."""
     of_known_pairs: bool = False
@@ -156,6 +161,10 @@ class MissingSummary:
             f"Considered: {self.candidates:,} tuples of {plural(self.relations, 'relation')}, of objects seen at each "
             f"position or of its type; all with a probability of {self.above:g} or more are listed."
         )
+        if self.of_other_objects:
+            yield f"Not considered: {self.of_other_objects:,} tuples with other objects."
+        if self.rejected:
+            yield f"Left out: {plural(self.rejected, 'fact')} that a review rejected."
         if self.of_known_pairs:
             yield "Of relations with more positions than two, only known combinations with one other object."
         if self.skipped:
@@ -172,6 +181,8 @@ class MissingSummary:
             "found": self.found,
             "expected_true": round(self.expected, 3),
             "held_out_true": self.held_out_true,
+            "of_other_objects": self.of_other_objects,
+            "rejected": self.rejected,
             "not_considered": list(self.skipped),
             "known_combinations_only": self.of_known_pairs,
         }
@@ -226,6 +237,8 @@ class MissingFacts(TableResult):
     """What was looked at."""
     reasons: Mapping[tuple[str, int], BestReason] = field(default_factory=dict, repr=False)
     """The reason for each fact, if reasons were asked for."""
+    model_name: str = ""
+    """The name of the model's file, for a column of the table; empty if it is not known."""
 
     def __len__(self) -> int:
         return len(self.order)
@@ -267,7 +280,8 @@ class MissingFacts(TableResult):
 
     def _columns(self, facts: Sequence[MissingFact]) -> Columns:
         arities = {self.proposals[relation].tuples.shape[1] for relation, _ in self.order}
-        return columns_of(facts, arities or {2}, bool(self.reasons), labels=self._has_labels)
+        found = columns_of(facts, arities or {2}, bool(self.reasons), labels=self._has_labels)
+        return found | ({"model": [self.model_name] * len(facts)} if self.model_name else {})
 
     @property
     def _has_labels(self) -> bool:
@@ -404,6 +418,8 @@ def find_missing(
         sum(found.candidates for found in proposals.values()),
         len(chosen),
         float(listed.sum()),
+        sum(_other_tuples(one) for one in own.values()),
+        sum(len(one.rejected) for one in own.values()),
         tuple(name for name in predictors if name not in own),
         any(one.predictor.arity > 2 for one in own.values()),
         _held_out_true(reliability, options.above),
@@ -433,6 +449,13 @@ def _propose_all(
     parts = map_threaded(propose, left, threads, cost=lambda name: _question_count(proposers[name]))
     found |= dict(zip(left, parts, strict=True))
     return {name: found[name] for name in proposers}
+
+
+def _other_tuples(proposer: Proposer) -> int:
+    """How many tuples are neither known nor candidates; of more than two positions they are not counted."""
+    arity, objects = proposer.predictor.arity, len(proposer.predictor.kb.objects)
+    decided = len(proposer.facts) + len(proposer.rejected)
+    return max(objects**arity - decided - proposer.candidates, 0) if arity <= 2 else 0
 
 
 def _question_count(proposer: Proposer) -> int:

@@ -18,6 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from gaifman._html import stack
 from gaifman._serialization import (
     base_from_metadata,
@@ -29,17 +31,17 @@ from gaifman._serialization import (
     untrained_copy,
 )
 from gaifman.config import Deadline, check_int, check_threads, checked, checked_methods
-from gaifman.errors import KnowledgeBaseError
+from gaifman.errors import KnowledgeBaseError, similar_names
 from gaifman.explain.attribution import explain_network
 from gaifman.explain.explanation import DEFAULT_TOP, MAX_DRAWS, Explanation
 from gaifman.explain.ranking import explain_ranking
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet, Phi, added_features, phi_name
-from gaifman.io.model_file import Arrays, strip_prefix, translate_state_errors, write_model
+from gaifman.io.model_file import Arrays, model_bytes, parse_model, strip_prefix, translate_state_errors, write_model
 from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
-from gaifman.kb.tables import Ints
+from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.added import check_formulas
 from gaifman.listwise.expert import BoundExpert, Expert
 from gaifman.listwise.hide_choice import HideChoice, ValidationFacts
@@ -74,6 +76,7 @@ from gaifman.logic.parser import parse_query
 from gaifman.model_card import summary_html, training_metadata
 from gaifman.models.base import BaseModel
 from gaifman.models.calibration import Calibration, HeldOutReport
+from gaifman.models.mlp import BASE_MODELS
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import (
     DEFAULT_MAX_DRAWS,
@@ -157,12 +160,28 @@ class Model(ABC):
         self._kb, self._compiled, self._lock = kb, None, ProcessLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copy and pickle the model with its knowledge base, but without the features compiled for it."""
+        """The model with its knowledge base, but without the features compiled for it."""
         return {name: value for name, value in vars(self).items() if name not in ("_compiled", "_lock")}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update(state)
         self._bind(self._kb)
+
+    def __copy__(self) -> Self:
+        other = type(self).__new__(type(self))
+        other.__setstate__(self.__getstate__())
+        return other
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the bytes of the model's file, with the knowledge base; the state if there can be no file."""
+        if not self._has_file():
+            return _restore_state, (type(self), self.__getstate__())
+        kept = {name: value for name, value in self.__getstate__().items() if name in _NOT_IN_FILE}
+        return _restore_file, (type(self), model_bytes(*self.state()), kept)
+
+    @abstractmethod
+    def _has_file(self) -> bool:
+        """Whether `save` writes a file that needs nothing else to be loaded."""
 
     def _repr_html_(self) -> str:
         title = repr(self)[1:-1]
@@ -390,6 +409,24 @@ class Model(ABC):
         return {f"calibration/{name}": array for name, array in self.calibration.arrays().items()}
 
 
+_NOT_IN_FILE = ("_kb", "held_out_report", "_params", "_source", "_phi", "_hide")
+"""What a pickled model has beside the content of its file."""
+
+
+def _restore_state(kind: type[Model], state: Mapping[str, Any]) -> Model:
+    """A pickled model that has no file."""
+    model = kind.__new__(kind)
+    model.__setstate__(state)
+    return model
+
+
+def _restore_file(kind: type[GaifmanModel], data: bytes, kept: Mapping[str, Any]) -> Model:
+    """A pickled model of the bytes of its file, which are checked as a file is."""
+    model = kind.from_state(*parse_model(data, "the pickled model"))
+    model.__setstate__({**model.__getstate__(), **kept})
+    return model
+
+
 class _CompiledFeatures:
     """The features of a model, compiled for one knowledge base. Everything is built on first use."""
 
@@ -493,6 +530,8 @@ class GaifmanModel(Model):
         seed: int = DEFAULT_CONFIG.seed,
         block_size: int = DEFAULT_CONFIG.block_size,
     ) -> None:
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        self._params: dict[str, Any] = given
         config = TrainingConfig(
             radius=radius,
             size=size,
@@ -559,6 +598,9 @@ class GaifmanModel(Model):
         model = cls(query, phi="default" if base == LISTWISE else FeatureSet((), config.phi), base=base)
         model.config, model.features, model._scorer = config, features, scorer
         model.calibration, model.meta, model._kb = calibration, dict(meta), kb
+        model._params |= config.as_dict() | {"query": str(query), "base": base}
+        if isinstance(base, BaseModel) and base.kind in BASE_MODELS:
+            model._params["base"] = base.kind
         return model
 
     def __repr__(self) -> str:
@@ -570,6 +612,36 @@ class GaifmanModel(Model):
             bound = "" if self.config.size is None else f", size {size}"
             return f"<GaifmanModel: {self.query}, ranked lists{bound}, {trained}>"
         return f"<GaifmanModel: {self.query}, radius {self.config.radius}, size {size}, {trained}>"
+
+    # As an estimator of scikit-learn
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments of the constructor, as `sklearn.base.clone` needs them: an untrained copy has the same."""
+        return dict(self._params)
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments of the constructor. The model is untrained then."""
+        for name in params:
+            if name not in self._params:
+                raise KnowledgeBaseError(
+                    f"there is no setting {name}",
+                    suggestions=similar_names(name, self._params),
+                    hint=f"settings: {', '.join(self._params)}",
+                )
+        fresh = type(self)(**{**self._params, **params})
+        self.__setstate__(fresh.__getstate__())
+        return self
+
+    def predict_proba(self, tuples: Tuples) -> Floats:
+        """Shape (tuples, 2): the probabilities that tuples are no answers and that they are, as classifiers give them.
+
+        >>> import gaifman
+        >>> model = gaifman.GaifmanModel("capital(x, y)", options={"epochs": 1}).fit(gaifman.demo())
+        >>> model.predict_proba([("france", "paris"), ("france", "oslo")]).argmax(axis=1).tolist()
+        [1, 0]
+        """
+        found = self.probabilities(tuples).values
+        return np.stack([1 - found, found], axis=1)
 
     def fit(
         self,
@@ -764,6 +836,9 @@ class GaifmanModel(Model):
     def predictor(self) -> Predictor:
         """The predictor for the knowledge base."""
         return self._predictor(self.query, self.scorer)
+
+    def _has_file(self) -> bool:
+        return self._scorer is not None and (self.base is None or self.base.kind in BASE_MODELS)
 
     def match_query(self, query: str | Query | None, bindings: Bindings | None = None) -> tuple[Query, QueryPattern]:
         """Match a query against the model's own query; None for that query itself."""

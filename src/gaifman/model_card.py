@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from string import Template
 from typing import Any
 
@@ -216,6 +217,43 @@ def summary_html(title: str, meta: Mapping[str, Any]) -> str:
     return stack(paragraph(title), summary, table(columns, cells, numeric_columns=(1, 2)), *note)
 
 
+@dataclass(frozen=True, slots=True)
+class CardTables:
+    """The tables of a card, as names and texts."""
+
+    title: str
+    relations: tuple[Sequence[str], Sequence[Sequence[str]], int]
+    """Columns, rows of the largest relations, and the number of the others; no rows for the model of one query."""
+    data: Sequence[tuple[str, str]]
+    settings: Sequence[tuple[str, str]]
+    found_constraints: Sequence[str]
+    metrics: Sequence[tuple[str, str]]
+
+
+@translate_state_errors("model")
+def card_tables(meta: Mapping[str, Any], max_relations: int | None = MAX_RELATIONS) -> CardTables:
+    """Return the tables of the card of a model or completion from its metadata."""
+
+    def texts(rows: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
+        return [(label, _format_value(value)) for label, value in rows]
+
+    columns, rows, more = _relation_table(meta, max_relations) if meta["kind"] == "completion" else ([], [], 0)
+    return CardTables(
+        title=_plain_title(meta),
+        relations=(columns, [[_format_value(cell) for cell in row] for row in rows], more),
+        data=texts(_kb_rows(meta["kb"])),
+        settings=texts(_setting_rows(meta)),
+        found_constraints=[str(found_from_dict(fields)) for fields in meta.get("found_constraints", ())],
+        metrics=texts(_label(_summarize_losses(meta["metrics"]), _METRICS)),
+    )
+
+
+def _plain_title(meta: Mapping[str, Any]) -> str:
+    if meta["kind"] == "completion":
+        return f"Completion of {plural(len(meta['relations']), 'relation')}"
+    return f"Model of {meta['query']}"
+
+
 def escape_markdown(value: object) -> str:
     r"""Return a value as Markdown that shows just that.
 
@@ -241,20 +279,22 @@ def _introduction(meta: Mapping[str, Any]) -> dict[str, str]:
     untrained = sum(not relation["trained"] for relation in meta["relations"])
     parts += [f"{plural(untrained, 'relation')} could not be trained, for the reason given."] if untrained else []
     return {
-        "title": f"Completion of {plural(len(meta['relations']), 'relation')}",
+        "title": _plain_title(meta),
         "summary": "A Gaifman model for each relation. It predicts the probability that a fact which is not in the "
         "knowledge base is true.",
         "predicts": "\n\n".join(parts),
     }
 
 
-def _relation_table(meta: Mapping[str, Any]) -> tuple[list[str], list[list[Any]], int]:
+def _relation_table(
+    meta: Mapping[str, Any], limit: int | None = MAX_RELATIONS
+) -> tuple[list[str], list[list[Any]], int]:
     """Return the columns, the rows of the largest relations, and the number of the others."""
     relations = [_summarize_losses(_with_reason(relation)) for relation in meta["relations"]]
     relations.sort(key=lambda relation: (-relation["answers"], relation["name"]))
     keys = [key for key in _RELATION_COLUMNS if any(key in relation for relation in relations)]
-    rows = [[relation.get(key) for key in keys] for relation in relations[:MAX_RELATIONS]]
-    return [_RELATION_COLUMNS[key] for key in keys], rows, max(0, len(relations) - MAX_RELATIONS)
+    rows = [[relation.get(key) for key in keys] for relation in relations[:limit]]
+    return [_RELATION_COLUMNS[key] for key in keys], rows, len(relations) - len(rows)
 
 
 def _with_reason(relation: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import bar, stack
+from gaifman._tables import Columns, TableResult
 from gaifman.config import (
     DEFAULT_BUDGET,
     MAX_DRAWS,
@@ -117,7 +118,7 @@ class Estimate:
 
 @checked_methods
 @dataclass(frozen=True, slots=True)
-class Estimates:
+class Estimates(TableResult):
     """Probabilities of several tuples, in order; `estimates[0]` is an `Estimate`."""
 
     values: Floats
@@ -129,6 +130,11 @@ class Estimates:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def columns(self) -> Columns:
+        """Probability, standard error and draws; the standard error of a single draw is None."""
+        errors = [None if np.isnan(error) else error for error in self.errors.tolist()]
+        return {"probability": self.values.tolist(), "standard_error": errors, "draws": self.draws.tolist()}
 
     def __getitem__(self, row: int) -> Estimate:
         error = float(self.errors[row])

@@ -100,7 +100,7 @@ def test_a_header_is_reported_and_can_be_refused(tmp_path: Path) -> None:
 def test_the_python_of_a_reading_has_its_header() -> None:
     options = InputOptions("triples", header=False)
     assert python_snippet(["a.tsv"], options)[1] == 'kb = gaifman.read("a.tsv", format="triples", header=False)'
-    assert options.flags() == ["--format", "triples", "--no-header"]
+    assert options.flags() == ["--input-format", "triples", "--no-header"]
     assert InputOptions(header=True).flags() == ["--header"]
 
 
@@ -156,7 +156,7 @@ BAD = [
     (["convert", "demo", "out.unknown"], 1, "does not determine a format"),
     (["bogus"], 2, "No such command"),
     (["info"], 2, "Missing argument"),
-    (["info", "demo", "--format", "xml"], 2, "'xml' is not one of"),
+    (["info", "demo", "--input-format", "xml"], 2, "'xml' is not one of"),
 ]
 
 

@@ -229,7 +229,7 @@ def test_the_options_are_the_librarys() -> None:
 def test_training_prints_a_command_that_ranks_answers(query: list[str], tmp_path: Path) -> None:
     gaifman.write(towns(), tmp_path / "towns.facts")
     (tmp_path / "more").write_text("mayor(p01, t1).\nmayor(x, y).\n")
-    quick = ["--size", "4", "--min-examples", "0", "--option", "epochs=1", "--format", "facts"]
+    quick = ["--size", "4", "--min-examples", "0", "--option", "epochs=1", "--input-format", "facts"]
     said = run("train", "towns.facts", *query, "-o", "a model", *quick, folder=tmp_path).stderr
     line = said.partition("to rank answers:\n  ")[2].partition("\n")[0]
     name, *words = shlex.split(line)

@@ -11,6 +11,7 @@ import pytest
 from cli_runner import one_message, run
 from gaifman.cli import cli
 from gaifman.cli.console import CountOrAll
+from gaifman.cli.split import ShareOrCount
 from gaifman.io import write
 from processes import PATIENCE, child, python
 from trained import towns, worker
@@ -37,6 +38,7 @@ ARGUMENTS = {
     "train": ["kb.tsv", "works_in(x, y)", "-o", "new.gaifman", "--force", "--option", "epochs=1"],
     "resume": ["m.gaifman"],
     "predict": ["m.gaifman", "kb.tsv"],
+    "split": ["kb.tsv", "-o", "parts", "--force"],
     "answer": ["m.gaifman", "kb.tsv", "--bind", "x=p01"],
     "explain": ["m.gaifman", "kb.tsv", "--bind", "x=p01", "--answer", "t1"],
     "evaluate": ["m.gaifman", "kb.tsv", "test.tsv"],
@@ -48,7 +50,7 @@ ARGUMENTS = {
 
 def is_numeric(option: click.Parameter) -> bool:
     """Whether an option takes a number."""
-    kinds = (click.types.IntParamType, click.types.FloatParamType, CountOrAll)
+    kinds = (click.types.IntParamType, click.types.FloatParamType, CountOrAll, ShareOrCount)
     return isinstance(option, click.Option) and not option.is_flag and isinstance(option.type, kinds)
 
 

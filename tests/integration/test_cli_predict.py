@@ -51,7 +51,8 @@ def test_a_table_for_people() -> None:
 def test_a_file_and_its_summary(folder: Path) -> None:
     text = here(*ALL, "--above", "0.3", "-o", "missing.csv").stdout
     lines = (folder / "missing.csv").read_text().splitlines()
-    assert lines[0] == "head,relation,tail,probability,rank,conflicts"
+    assert lines[0] == "head,relation,tail,probability,rank,conflicts,model"
+    assert lines[1].endswith(",m.gaifman")
     assert f"Of {len(lines) - 1} proposed facts" in text
     assert "written: missing.csv" in text
     assert isinstance(refused(*ALL, "-o", "missing.csv"), OutputError)

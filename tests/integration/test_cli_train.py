@@ -307,12 +307,27 @@ def test_a_stop_before_training_prints_what_there_is(
 @pytest.mark.usefixtures("folder")
 def test_the_next_steps_read_the_files_with_the_same_options() -> None:
     Path("more.txt").write_text("knows(p0, stranger).\n")
-    words = ("--with", "more.txt", "--format", "facts", "--iris", "local")
+    words = ("--with", "more.txt", "--input-format", "facts", "--iris", "local")
     result = here("train", "small.facts", QUERY, "-o", "m.gaifman", *QUICK, *words)
     assert 'gaifman.read("small.facts", "more.txt", format="facts", iris="local")' in result.stderr
     found: dict[str, Any] = {}
     exec(python_lines(result.stderr), found)
     assert len(found["model"].kb.objects) == 25
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_next_steps_read_a_table_by_the_same_mapping() -> None:
+    rows = [f"{number},dept {number % 3},{20 + number}" for number in range(24)]
+    Path("staff.csv").write_text("\n".join(["staff_id,dept,age", *rows, ""]))
+    words = ("--wide", "--id", "staff_id", "--map", "staff_id works_in dept")
+    result = here("train", "staff.csv", "works_in(x, y)", "-o", "m.gaifman", *QUICK, *words)
+    flags = "--map 'staff_id works_in dept' --id staff_id --wide"
+    assert flags in result.stderr
+    assert 'gaifman.read("staff.csv", map=["staff_id works_in dept"], id="staff_id", wide=True)' in result.stderr
+    found: dict[str, Any] = {}
+    exec(python_lines(result.stderr), found)
+    assert found["model"].kb.value("age", "staff/7") == 27
+    assert str(refused("info", "staff.csv", "--map", "staff_id dept")).startswith("staff.csv, line 2, column 3: not a")
 
 
 def test_a_stop_is_reported_as_json_and_force_starts_again(folder: Path) -> None:
@@ -365,7 +380,7 @@ def test_trained_relations_are_kept_when_the_end_fails(folder: Path, monkeypatch
 def test_a_file_named_demo_stays_what_it_was(folder: Path) -> None:
     """Begun with a file of that name, resumed where there is none; and the other way round."""
     Path("demo").write_text(Path("small.facts").read_text())
-    words = ("train", "demo", QUERY, "-o", str(folder / "m"), *QUICK, "--format", "facts")
+    words = ("train", "demo", QUERY, "-o", str(folder / "m"), *QUICK, "--input-format", "facts")
     assert gaifman(*words, folder=folder, kill=20, code=None).returncode == -9
     (folder / "sub").mkdir()
     body = json.loads(gaifman("resume", "../m", "--json", folder=folder / "sub").stdout)

@@ -109,6 +109,7 @@ def example(cls: type) -> Any:
         "Conflict": lambda: gaifman.Conflict("functional: r 1→2", "conflicts with r(a, b)", "always", 0.1),
         "Constraints": lambda: gaifman.parse_constraints("functional: works_in 1->2"),
         "FoundConstraint": lambda: gaifman.find_constraints(gaifman.demo(), ["capital"])[0],
+        "Description": lambda: gaifman.describe(small()),
         "Engine": lambda: gaifman.Engine(small(), threads=1),
         "Estimate": lambda: model.probability("p01", "t1"),
         "Estimates": lambda: model.probabilities([("p01", "t1")]),
@@ -118,10 +119,13 @@ def example(cls: type) -> Any:
         "FeatureSet": lambda: gaifman.parse_phi("works_in(s1, s2)"),
         "GaifmanModel": lambda: copy.copy(model),
         "KnowledgeBase": small,
+        "Leakage": lambda: gaifman.describe(small(), test=small()).leakage[0],
         "Model": lambda: copy.copy(model),
         "ProposalTest": lambda: gaifman.ProposalTest(Candidates.concatenate([]), 0, 0.1, SetTest.concatenate([])),
         "RankedAnswers": lambda: model.answers(x="p01"),
         "Reason": lambda: explanation().reasons[0],
+        "RelationLink": lambda: gaifman.describe(gaifman.demo()).links[0],
+        "Split": lambda: small().split(),
         "TrainingConfig": gaifman.TrainingConfig,
     }
     if issubclass(cls, GaifmanError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -169,7 +170,7 @@ def test_a_search_that_stops_continues_where_it_was(tmp_path: Path) -> None:
     predict_to_file(search)
     assert not run_folder(search.target).exists()
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["m.gaifman", "out.csv"]
-    completion().missing(0.2).save(tmp_path / "whole.csv")
+    replace(completion().missing(0.2), model_name="m.gaifman").save(tmp_path / "whole.csv")
     assert search.target.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 

@@ -21,7 +21,10 @@ from gaifman.cli.demo import demo
 from gaifman.cli.evaluate import evaluate, reproduce
 from gaifman.cli.kb import convert, features, graph, info, mine, neighbourhood, parse
 from gaifman.cli.predict import predict
+from gaifman.cli.review import add, review
 from gaifman.cli.serve import serve
+from gaifman.cli.settings import add_command, completion, init, name_source
+from gaifman.cli.split import split
 from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError, OutputError, StoppedError, shorten
 
@@ -55,6 +58,7 @@ COMMANDS = (
     info,
     parse,
     convert,
+    split,
     graph,
     neighbourhood,
     features,
@@ -63,14 +67,18 @@ COMMANDS = (
     train,
     resume,
     predict,
+    review,
+    add,
     answer,
     explain,
     evaluate,
     reproduce,
     serve,
+    init,
+    completion,
 )
 for command in COMMANDS:
-    cli.add_command(command)
+    add_command(cli, command)
 
 
 def main() -> None:
@@ -83,7 +91,7 @@ def main() -> None:
         sys.stdout.flush()  # here, because Python would end with a traceback if the disk is full
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        vars(error)["message"] = shorten(error.message, MAX_USAGE_ERROR)  # it repeats what was typed
+        vars(error)["message"] = shorten(name_source(error), MAX_USAGE_ERROR)  # it repeats what was typed
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
@@ -108,7 +116,8 @@ def _discard_output() -> None:
 
 
 def _refuse(error: GaifmanError) -> NoReturn:
-    wants_json = "--json" in sys.argv
+    words = " ".join(sys.argv).replace("=", " ")
+    wants_json = "--json" in sys.argv or "--format json" in f"{words} ".replace("jsonl", "")
     with suppress(OSError):  # standard error may be on the same full disk
         click.echo(json.dumps(error.as_dict()) if wants_json else f"error: {error}", err=True)
     sys.exit(1)

@@ -13,18 +13,20 @@ from gaifman.cli.console import (
     InputOptions,
     bind_option,
     check_overwrite,
-    json_option,
     kb_options,
     kernel_progress,
+    output_options,
     parse_bindings,
     print_fields,
     print_json,
     print_more,
+    print_rows,
     print_table,
 )
 from gaifman.errors import escape_unprintable
 
 if TYPE_CHECKING:
+    from gaifman._tables import Columns
     from gaifman.config import Budget
     from gaifman.explain.explanation import Explanation
     from gaifman.kb.knowledge_base import Fact
@@ -69,7 +71,7 @@ no_constraints_option = click.option(
     help="Limit for combinations of objects, for variables that no fact restricts.",
 )
 @kb_options
-@json_option
+@output_options
 def query(
     kb: str,
     query: str,
@@ -134,7 +136,7 @@ def _print_count(engine: Engine, prepared: PreparedQuery, budget: Budget, *, as_
     number = count_answers(engine, prepared, budget)
     if as_json:
         print_json({**prepared.as_dict(), "count": number})
-    else:
+    elif not print_rows(lambda: {"count": [number]}):
         print_fields([("read as", prepared.shown(engine.kb.display)), ("answers", number)])
 
 
@@ -160,6 +162,9 @@ def _print_answers(
         body |= _label_fields(found, witnesses)
         print_json({**body, "skipped": skip, "truncated": found.truncated})
         return
+    if print_rows(lambda: _answer_columns(found, witnesses)):
+        _note_truncated(found, skip)
+        return
     fields = [("read as", found.shown_query)]
     if not found.variables:
         print_fields([*fields, ("answer", "true" if len(found) else "false")])
@@ -171,6 +176,24 @@ def _print_answers(
     if rows:
         print_table("Answers", [*found.variables, *(["facts"] if why else [])], rows)
     print_more(len(found) - MAX_ROWS, "answers", "--tsv and --json print them")
+    _note_truncated(found, skip)
+
+
+def _answer_columns(found: Answers, witnesses: Witnesses) -> Columns:
+    """The answers, with the first facts that make each true if they were asked for."""
+    from gaifman.kb.labels import label_fact
+
+    if not witnesses:
+        return found.columns()
+    first = [own[0] if own else [] for own in witnesses]
+    columns = {**found.columns(), "facts": [" ".join(map(str, facts)) for facts in first]}
+    if found.kb.labels:
+        display = found.kb.display
+        columns["facts_labels"] = [" ".join(str(label_fact(fact, display)) for fact in facts) for facts in first]
+    return columns
+
+
+def _note_truncated(found: Answers, skip: int) -> None:
     if found.truncated:
         click.echo(f"more answers exist: --skip {skip + len(found)} for the next, --rows all for all", err=True)
 
@@ -238,7 +261,7 @@ def _first_witness(witnesses: list[list[Fact]], labels: Labels) -> tuple[str]:
     "never seen at its position. Known answers stay.",
 )
 @kb_options
-@json_option
+@output_options
 def answer(
     model: str,
     kb: str,
@@ -288,7 +311,7 @@ def answer(
         )
     if as_json:
         print_json(ranked.as_dict())
-    else:
+    elif not print_rows(ranked.columns):
         considered = ranked.considered.description
         typed = candidates == "auto" and not restrict_to and not considered.startswith(("all", "known"))
         hint = " (--candidates all ranks all objects)" if typed else ""
@@ -343,7 +366,7 @@ def _assumption(model: Model, prior: float | None) -> tuple[str, str]:
 @click.option("--picture", metavar="FILE", help="Draw a neighbourhood with the decisive facts: .svg.")
 @click.option("--force", is_flag=True, help="Replace the picture if it exists.")
 @kb_options
-@json_option
+@output_options
 def explain(
     model: str,
     kb: str,
@@ -388,7 +411,8 @@ def explain(
     if as_json:
         print_json(explanation.as_dict())
         return
-    _print_explanation(explanation, _assumption(loaded, prior))
+    if not print_rows(explanation.columns):
+        _print_explanation(explanation, _assumption(loaded, prior))
     if picture:
         click.echo(f"wrote {picture}", err=True)
 

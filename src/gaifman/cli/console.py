@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import shlex
 import sys
 import threading
 import time
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gaifman._tables import Columns, csv_lines, json_lines
+from gaifman.cli.verbosity import error_stream, timed
 from gaifman.config import FILE_LIMITS, Limits, ProgressCallback
 from gaifman.errors import escape_unprintable, shorten
 
@@ -31,6 +34,8 @@ FORMATS = (
     *("triples", "nary", "types", "attributes", "facts", "parquet", "ntriples", "nquads", "turtle", "trig", "rdfxml"),
     *("jsonld", "jsonlines", "graphml", "duckdb", "sqlite"),
 )
+ROW_FORMAT = "gaifman.row_format"
+"""Key of the chosen output format in click's context."""
 DEMO_FILE = Path(__file__).parent.parent / "data" / "countries.facts"
 PROGRESS_DELAY = 0.5
 """Seconds before a progress bar appears."""
@@ -76,8 +81,52 @@ class CountOrAuto(click.ParamType[int | str]):
 
 
 def json_option(command: Command) -> Command:
-    """Add `--json`, which every command has."""
+    """Add `--json`, which every command has; `output_options` adds it too."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
+
+
+class OutputFormat(click.Choice[str]):
+    """How a table is printed; a format of files gets a hint."""
+
+    def __init__(self) -> None:
+        super().__init__(("table", "csv", "json", "jsonl"))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the format."""
+        if value in FORMATS and value not in self.choices:
+            self.fail(f"{value!r} is a format of files that are read: --input-format {value}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def output_options(command: Command) -> Command:
+    """Add `--format` and `--json` to a command that prints a table: `as_json`, and what `print_rows` needs."""
+
+    @functools.wraps(command)
+    def with_format(*arguments: Any, output_format: str, as_json: bool, **settings: Any) -> Any:
+        if as_json and output_format not in ("table", "json"):
+            raise click.UsageError(f"--json and --format {output_format} exclude each other.")
+        click.get_current_context().meta[ROW_FORMAT] = output_format
+        return command(*arguments, as_json=as_json or output_format == "json", **settings)
+
+    option = click.option(
+        "--format",
+        "output_format",
+        type=OutputFormat(),
+        default="table",
+        show_default=True,
+        help="What to print: a table for people, rows with raw numbers, or one JSON object.",
+    )
+    found: Any = option(json_option(with_format))
+    return found  # type: ignore[no-any-return]
+
+
+def print_rows(columns: Callable[[], Columns]) -> bool:
+    """With `--format csv` or `jsonl`, print the rows of the command's table; return whether that was asked for."""
+    chosen = click.get_current_context().meta.get(ROW_FORMAT)
+    if chosen not in ("csv", "jsonl"):
+        return False
+    sys.stdout.writelines(csv_lines(columns()) if chosen == "csv" else json_lines(columns()))
+    return True
 
 
 def bind_option(command: Command) -> Command:
@@ -126,6 +175,49 @@ def _sampling_options(
 
 
 @dataclass(frozen=True, slots=True)
+class MappingOptions:
+    """What the columns of tables are."""
+
+    map: tuple[str, ...] = ()
+    id: str | None = None
+    wide: bool = False
+    separator: str | None = None
+    ignore: tuple[str, ...] = ()
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the options that are given, as arguments of `gaifman.read` that JSON can hold."""
+        given = {"map": [*self.map], "id": self.id, "wide": self.wide, "separator": self.separator}
+        return {name: value for name, value in (given | {"ignore": [*self.ignore]}).items() if value}
+
+    @classmethod
+    def from_arguments(cls, given: dict[str, Any]) -> MappingOptions:
+        """Return the options with these arguments."""
+        options: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+        }
+        return cls(**options)
+
+    def check(self) -> None:
+        """Raise at a mistake in the mapping."""
+        if arguments := self.arguments():
+            from gaifman.io.mapping import make_mapping
+
+            make_mapping(clauses=arguments.pop("map", ()), **arguments)
+
+    def flags(self) -> list[str]:
+        """Return the options as words of a command.
+
+        >>> MappingOptions(map=("a likes b",), wide=True).flags()
+        ['--map', 'a likes b', '--wide']
+        """
+        words = []
+        for name, value in self.arguments().items():
+            for one in value if isinstance(value, list) else [value]:
+                words += [f"--{name}"] if one is True else [f"--{name}", one]
+        return words
+
+
+@dataclass(frozen=True, slots=True)
 class InputOptions:
     """How a command reads its files."""
 
@@ -140,6 +232,7 @@ class InputOptions:
     """Whether the first line of a table is a header; None to detect it."""
     limits: tuple[str, ...] = ()
     """Limits of `--limit`: `facts=1000000`."""
+    mapping: MappingOptions = MappingOptions()
     labels: str | None = None
     """A file of labels."""
     language: str | None = None
@@ -152,7 +245,7 @@ class InputOptions:
         names = [*sources, *self.extra_files]
         bundled = [name == "demo" and not Path("demo").exists() for name in names]
         plain = self.file_format is None and self.table is None and self.labels is None
-        if all(bundled) and len(names) == 1 and plain:
+        if all(bundled) and len(names) == 1 and plain and self.mapping == MappingOptions():
             return io.demo()
         paths = [str(DEMO_FILE) if is_demo else name for name, is_demo in zip(names, bundled, strict=True)]
         iris: Any = self.iris
@@ -167,6 +260,7 @@ class InputOptions:
                 labels=self.labels,
                 language=self.language or "",
                 progress=report,
+                **self.mapping.arguments(),
             )
 
     def without_extra_files(self) -> InputOptions:
@@ -186,13 +280,14 @@ class InputOptions:
 
     def flags(self) -> list[str]:
         """Return the options as words of a command."""
+        options = {"input-format" if name == "format" else name: value for name, value in self.arguments().items()}
         header = [] if self.header is None else ["--header" if self.header else "--no-header"]
-        words = [word for name, value in self.arguments().items() for word in (f"--{name}", value)]
-        return [*words, *header, *(word for limit in self.limits for word in ("--limit", limit))]
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        return [*words, *header, *self.mapping.flags(), *(word for limit in self.limits for word in ("--limit", limit))]
 
 
 def input_options(command: Command) -> Command:
-    """Add `--format`, `--table`, `--iris`, `--header` and `--limit`: the argument `reading` of the command."""
+    """Add `--input-format`, `--table`, `--iris`, `--header` and `--limit`: the argument `reading` of the command."""
     return _reading_options(command)
 
 
@@ -211,13 +306,20 @@ def _reading_options(command: Command) -> Command:
         iris: str,
         header: bool | None,
         limits: tuple[str, ...],
+        table_map: tuple[str, ...],
+        row_id: str | None,
+        wide: bool,
+        separator: str | None,
+        ignore: tuple[str, ...],
         labels: str | None,
         language: str | None,
         extra_files: tuple[str, ...] = (),
         **settings: Any,
     ) -> Any:
-        parse_limits(limits)  # a mistake is reported before the work begins
-        reading = InputOptions(file_format, table, iris, extra_files, header, limits, labels, language)
+        mapping = MappingOptions(table_map, row_id, wide, separator, ignore)
+        parse_limits(limits)  # mistakes are reported before the work begins
+        mapping.check()
+        reading = InputOptions(file_format, table, iris, extra_files, header, limits, mapping, labels, language)
         return command(*arguments, reading=reading, **settings)
 
     found: Any = with_reading
@@ -229,6 +331,7 @@ def _reading_options(command: Command) -> Command:
             metavar="NAME=NUMBER",
             help=f"Read more or less than by default: {', '.join(FILE_LIMITS)}.",
         ),
+        *_mapping_options(),
         click.option(
             "--header/--no-header",
             default=None,
@@ -249,7 +352,7 @@ def _reading_options(command: Command) -> Command:
         click.option("--labels", metavar="FILE", help="Labels of objects: a file of lines OBJECT<tab>LABEL, or RDF."),
         click.option("--table", metavar="NAME", help="Table of a database to read.  [default: all]"),
         click.option(
-            "--format",
+            "--input-format",
             "file_format",
             type=click.Choice(FORMATS),
             metavar="FORMAT",
@@ -258,6 +361,40 @@ def _reading_options(command: Command) -> Command:
     ):
         found = option(found)
     return found  # type: ignore[no-any-return]
+
+
+def _mapping_options() -> list[Callable[[Command], Command]]:
+    return [
+        click.option(
+            "--ignore", multiple=True, metavar="COLUMN", help="Column of tables that is not read. Repeatable."
+        ),
+        click.option("--separator", metavar="TEXT", help="What separates several objects in a cell of a table."),
+        click.option("--wide", is_flag=True, help="Tables have one object per row: other columns describe it."),
+        click.option("--id", "row_id", metavar="COLUMN", help="Column of the object of a row.  [default: the first]"),
+        click.option(
+            "--map",
+            "table_map",
+            multiple=True,
+            metavar="MAPPING",
+            help='What columns of tables are: "employee works_in dept", "employee is person", "employee age", '
+            '"gave(giver, gift, receiver)". Repeatable.',
+        ),
+    ]
+
+
+def command_text(words: Sequence[str] | None = None) -> str:
+    """Return a command of gaifman for messages and records, by default this one; passwords in URLs are left out.
+
+    >>> command_text(["info", "postgresql://ann:secret@localhost/family"])
+    'gaifman info postgresql://ann@localhost/family'
+    """
+    from gaifman.io.database_urls import hide_password
+
+    shown = []
+    for word in sys.argv[1:] if words is None else words:
+        option, sign, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        shown.append(f"{option}{sign}{hide_password(value)}")
+    return shlex.join(["gaifman", *shown])
 
 
 def python_snippet(
@@ -269,13 +406,22 @@ def python_snippet(
     ['import gaifman', 'kb = gaifman.demo()', 'model = gaifman.load("m.gaifman", kb)']
     >>> python_snippet(["demo", "more.facts"], InputOptions())[1]
     'kb = gaifman.demo().with_facts(gaifman.read("more.facts").facts())'
+    >>> python_snippet(["staff.csv"], InputOptions(mapping=MappingOptions(id="name", wide=True)))[1]
+    'kb = gaifman.read("staff.csv", id="name", wide=True)'
     """
+    from gaifman.io.database_urls import hide_password, is_url
 
     def literal(value: str) -> str:
-        return json.dumps(value if full_paths else Path(value).name, ensure_ascii=False)
+        if is_url(value):  # other machines need not know where the database is
+            shown = hide_password(value) if full_paths else f"{value.partition(':')[0]}://…"
+        else:
+            shown = value if full_paths else Path(value).name
+        return json.dumps(shown, ensure_ascii=False)
 
     options = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in reading.arguments().items()]
     options += [] if reading.header is None else [f"header={reading.header}"]
+    for name, value in reading.mapping.arguments().items():
+        options.append(f"{name}={value if value is True else json.dumps(value, ensure_ascii=False)}")
     if reading.limits:
         options.append(f"limits=gaifman.Limits({', '.join(reading.limits)})")
     bundled = sources[0] == "demo" and not Path("demo").exists() and not options
@@ -369,11 +515,10 @@ def print_stopped(what: str, command: str, as_json: bool) -> None:
     from gaifman.errors import StoppedError
 
     if as_json:
-        click.echo(
-            json.dumps(StoppedError(f"the {what} was stopped", hint=f"to resume: {command}").as_dict()), err=True
-        )
+        error = StoppedError(f"the {what} was stopped", hint=f"to resume: {command}")
+        click.echo(json.dumps(error.as_dict()), file=error_stream())
     else:
-        click.echo(f"stopped; to resume: {command}", err=True)
+        click.echo(f"stopped; to resume: {command}", file=error_stream())
 
 
 def _terminal() -> Console | None:
@@ -390,14 +535,14 @@ def read_progress() -> Iterator[ProgressCallback | None]:
     """On a terminal, show a bar with bytes, rate and time left while files are read; None elsewhere."""
     console = _terminal()
     if console is None:
-        yield None
+        yield timed(None)
         return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = [TextColumn("{task.description}", markup=False), BarColumn()]
     columns += [DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()]
     with _bars(console, columns) as report:
-        yield report
+        yield timed(report)
 
 
 @contextmanager
@@ -412,7 +557,7 @@ def work_progress(unit: str = "examples", kernels: int | None = None) -> Iterato
     console = _terminal()
     if console is None:
         with compilation_progress():
-            yield None
+            yield timed(None)
         return
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
@@ -435,7 +580,7 @@ def work_progress(unit: str = "examples", kernels: int | None = None) -> Iterato
     bar = BarColumn(max(6, min(40, console.width - RESERVED_COLUMNS)))
     columns = [TextColumn("{task.description}", markup=False), bar, Counts(), TimeLeft()]
     with _bars(console, columns, counted=True, passing=PHASE) as report, compilation_progress(report, kernels):
-        yield report
+        yield timed(report)
 
 
 def kernel_progress() -> AbstractContextManager[object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gaifman._tables import columns_from, flat_row
 from gaifman.cli.console import (
     MAX_LISTED,
     InputOptions,
-    json_option,
+    command_text,
     kb_options,
+    output_options,
     parse_model_options,
     print_fields,
     print_json,
     print_more,
+    print_rows,
     print_stopped,
     print_table,
     read_progress,
@@ -72,7 +74,7 @@ BENCHMARK_DATA = (
 @click.option("--plot", metavar="FILE", help="Plot the reliability of proposals; .svg, .pdf or .png.")
 @click.option("--threads", type=click.IntRange(min=1), help="Number of threads.  [default: all processors]")
 @kb_options
-@json_option
+@output_options
 def evaluate(
     model: str,
     kb: str,
@@ -143,12 +145,14 @@ def evaluate(
     except KeyboardInterrupt:
         if checkpoint_dir is None:
             raise
-        print_stopped("evaluation", shlex.join(["gaifman", *sys.argv[1:]]), as_json)
+        print_stopped("evaluation", command_text(), as_json)
         sys.exit(128 + signal.SIGINT)
     if plot and proposed:
         plot_proposals(proposed, Path(plot))
     if as_json:
         print_json(result.as_dict() | ({"proposals": proposed.as_dict()} if proposed else {}))
+        return
+    if print_rows(result.columns):
         return
     _print_evaluation(result, raw)
     if proposed:
@@ -306,7 +310,7 @@ def _print_confidences(metrics: dict[str, Any]) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option("--figures/--no-figures", default=True, show_default=True, help="Plot the degree distribution.")
 @click.option("--threads", type=click.IntRange(min=1), help="Number of threads.  [default: all processors]")
-@json_option
+@output_options
 def reproduce(
     data: str,
     output: str | None,
@@ -348,6 +352,8 @@ def reproduce(
     if as_json:
         print_json(results)
         return
+    if print_rows(lambda: columns_from([flat_row(row) for row in results.get("rows", [results])])):
+        return
     (_print_benchmark if chosen == "default" else _print_results)(results)
     picture = ", degrees.svg" if figures else ""
     click.echo(f"wrote {name}.md, {name}.json{picture} in {folder}", err=True)
@@ -378,7 +384,7 @@ def _resumable(as_json: bool) -> Iterator[tuple[str, InterruptHandler]]:
     from gaifman.jobs.run import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted
 
-    command = shlex.join(["gaifman", *sys.argv[1:]])
+    command = command_text()
     interrupt = InterruptHandler("" if as_json else "stopping after the next checkpoint …")
     try:
         yield command, interrupt

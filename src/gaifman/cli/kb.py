@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gaifman._tables import columns_from, flat_row
 from gaifman.cli.console import (
     MAX_LISTED,
     InputOptions,
@@ -17,16 +18,22 @@ from gaifman.cli.console import (
     json_option,
     kb_options,
     kernel_progress,
+    output_options,
     print_fields,
     print_json,
     print_more,
+    print_rows,
     print_table,
     sampling_options,
 )
+from gaifman.cli.model_info import is_model, print_model
 
 if TYPE_CHECKING:
+    from gaifman.description import Description
     from gaifman.features.feature_sets import FeatureSet
     from gaifman.kb.knowledge_base import KnowledgeBase
+    from gaifman.kb.leakage import Leakage
+    from gaifman.kb.links import RelationLink
     from gaifman.logic.ast import Query
     from gaifman.sampling.constraints import FoundConstraint
     from gaifman.sampling.neighbourhoods import Neighbourhood
@@ -44,43 +51,100 @@ KIND_ORDER = ("functional", "symmetric", "asymmetric", "types", "irreflexive")
 INPUT_KINDS = ("query", "formula", "feature")
 
 
-@click.command(short_help="Show the contents of a knowledge base.")
-@click.argument("kb", nargs=-1, required=True)
-@click.option("--all", "show_all", is_flag=True, help="List every relation, attribute and constraint.")
+@click.command(short_help="Show the contents of a knowledge base, or of a model.")
+@click.argument("kb", nargs=-1, required=True, metavar="KB...|MODEL")
+@click.option("--valid", metavar="FILE", help="Validation facts: what KB, the training facts, gives away of them.")
+@click.option("--test", metavar="FILE", help="Test facts: what KB, the training facts, gives away of them.")
+@click.option("--splits", is_flag=True, help="The first file is for training, and the others are further parts.")
+@click.option("--all", "show_all", is_flag=True, help="List every relation, attribute, constraint and link.")
 @input_options
-@json_option
-def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bool) -> None:
-    """Show the contents of a knowledge base: its size, relations, attributes, confidences, and the constraints that
-    nearly all facts keep.
+@output_options
+def info(
+    kb: tuple[str, ...],
+    valid: str | None,
+    test: str | None,
+    splits: bool,
+    show_all: bool,
+    reading: InputOptions,
+    as_json: bool,
+) -> None:
+    """Show the contents of a knowledge base: its size, relations, attributes, confidences, the constraints that
+    nearly all facts keep, and relations that are inverses, duplicates or parts of others.
 
     \b
     Examples:
       gaifman info demo
       gaifman info train.tsv.gz types.tsv ages.tsv
-      gaifman info facts.txt --format nary --json
+      gaifman info facts.txt --input-format nary --json
+      gaifman info postgresql://ann@localhost/company --table hr.employee
+      gaifman info train.tsv --test test.tsv
+      gaifman info train.tsv valid.tsv test.tsv --splits
+      gaifman info countries.gaifman
 
-    KB is one file or several that are read together. `demo` is the bundled knowledge base of countries.
+    KB is one file or several that are read together, or the URL of a database. `demo` is the bundled knowledge base of
+    countries. With the parts of a split, likely leakage is shown: facts that follow from a training fact, such as its
+    inverse. MODEL is a file that `gaifman train` wrote: its relations, settings and held-out figures are shown.
     """
-    known = reading.read(*kb)
+    if len(kb) == 1 and is_model(kb[0]):
+        print_model(kb[0], show_all, as_json)
+        return
+    files = split_files(kb, valid, test, splits)
+    known = reading.read(*(kb[:1] if splits else kb))
+    if print_rows(lambda: schema_columns(known)):
+        return
     body = kb_summary(known)
-    searched = show_all or len(known) <= MAX_SEARCHED_FACTS
-    constraints = _find_constraints(known) if searched else []
+    parts = {name: reading.read(file) for name, file in files.items()}
+    searched = show_all or len(known) + sum(map(len, parts.values())) <= MAX_SEARCHED_FACTS
+    found = _describe(known, parts) if searched else None
     if as_json:
-        print_json(body | {"constraints": [one.as_dict() for one in constraints] if searched else None})
+        print_json(body | _description_fields(found))
         return
     named = ("labels", "prefixes")
     shown = [(name, body[name]) for name in ("objects", "facts", "relations", "attributes")]
     shown += [(name, body[name] if name == "labels" else ", ".join(body[name])) for name in named if name in body]
     print_fields([*shown, ("fingerprint", body["fingerprint"])])
+    reviewed = {"accepted predictions": len(known.provenance), "known negatives": len(known.rejected)}
+    if any(reviewed.values()):
+        print_fields(reviewed.items())
     _print_confidences(body.get("confidences"))
     _print_relations(known, None if show_all else MAX_RELATIONS)
     _print_attributes(known, None if show_all else MAX_RELATIONS)
-    _print_constraints(constraints, None if show_all else MAX_RELATIONS)
-    if not searched:
-        click.echo(f"\nmore than {MAX_SEARCHED_FACTS:,} facts: constraints are looked for with --all")
+    if found:
+        _print_constraints(found.constraints, None if show_all else MAX_RELATIONS)
+        _print_links(found.links, None if show_all else MAX_LISTED)
+        _print_leakage(found.leakage)
+    else:
+        click.echo(f"\nmore than {MAX_SEARCHED_FACTS:,} facts: constraints and links are looked for with --all")
     if known.notes:
         notes = [(note.text, note.count, note.example) for note in known.notes]
         print_table("Notes on reading", ["note", "count", "example"], notes, right=[1])
+
+
+def schema_columns(kb: KnowledgeBase) -> dict[str, list[Any]]:
+    """Return the relations and attributes as rows."""
+    rows = [("relation", one.name, one.arity, one.count) for one in kb.relations.values()]
+    rows += [("attribute", one.name, 1, one.count) for one in kb.attributes.values()]
+    return {name: [row[i] for row in rows] for i, name in enumerate(("kind", "name", "arity", "count"))}
+
+
+def split_files(kb: tuple[str, ...], valid: str | None, test: str | None, splits: bool) -> dict[str, str]:
+    """Return the files of the parts beside the one to train on, by their names.
+
+    >>> split_files(("a/train.tsv", "a/valid.tsv.gz", "a/test.tsv"), None, None, splits=True)
+    {'valid': 'a/valid.tsv.gz', 'test': 'a/test.tsv'}
+    """
+    from gaifman.io.files import file_stem
+
+    if not splits:
+        return {name: file for name, file in (("valid", valid), ("test", test)) if file}
+    if valid or test:
+        raise click.UsageError("--splits names the parts by their files; leave out --valid and --test")
+    if len(kb) < 2:
+        raise click.UsageError("--splits needs the file of the training facts, and at least one more")
+    files = {file_stem(name): name for name in kb[1:]}
+    if len(files) < len(kb) - 1:
+        raise click.UsageError("two parts of --splits have the same name")
+    return files
 
 
 def kb_summary(kb: KnowledgeBase) -> dict[str, Any]:
@@ -97,6 +161,8 @@ def kb_summary(kb: KnowledgeBase) -> dict[str, Any]:
     }
     summary |= {"labels": len(kb.labels)} if kb.labels else {}
     summary |= {"prefixes": dict(kb.prefixes)} if kb.prefixes else {}
+    if kb.provenance or kb.rejected:
+        summary |= {"accepted_predictions": len(kb.provenance), "known_negatives": len(kb.rejected)}
     return summary | {"confidences": _confidence_summary(kb)} if kb.has_confidences else summary
 
 
@@ -151,22 +217,47 @@ def _print_attributes(kb: KnowledgeBase, limit: int | None) -> None:
     print_more(len(kb.attributes) - len(rows), "attributes", "--all lists them")
 
 
-def _find_constraints(kb: KnowledgeBase) -> list[FoundConstraint]:
-    """Return the constraints that facts keep: those that say most first, and those of large relations first."""
-    from gaifman.sampling.found_constraints import find_constraints
+def _describe(kb: KnowledgeBase, parts: dict[str, KnowledgeBase]) -> Description:
+    """Describe the knowledge base; constraints that say most come first, and those of large relations."""
+    from gaifman.description import describe_parts
 
     def order(found: FoundConstraint) -> tuple[int, int, str]:
         kind = KIND_ORDER.index(str(found.constraint).partition(":")[0])
         return kind, -found.instances, str(found.constraint)
 
-    return sorted(find_constraints(kb), key=order)
+    found = describe_parts(kb, parts)
+    return replace(found, constraints=tuple(sorted(found.constraints, key=order)))
 
 
-def _print_constraints(constraints: list[FoundConstraint], limit: int | None) -> None:
+def _description_fields(found: Description | None) -> dict[str, Any]:
+    """Return constraints, links and leakage as fields for JSON; None if they were not looked for."""
+    if found is None:
+        return {"constraints": None, "links": None}
+    fields = found.as_dict()
+    return {name: fields[name] for name in ("constraints", "links", *(["leakage"] if found.leakage else []))}
+
+
+def _print_constraints(constraints: Sequence[FoundConstraint], limit: int | None) -> None:
     if constraints:
         rows = [(str(found.constraint), found.evidence) for found in constraints[:limit]]
         print_table("Constraints found in the data", ["constraint", "evidence"], rows)
         print_more(len(constraints) - len(rows), "constraints", "--all lists them")
+
+
+def _print_links(links: Sequence[RelationLink], limit: int | None) -> None:
+    """Print how relations are linked, but for symmetric ones, which are among the constraints."""
+    others = [link for link in links if link.kind != "symmetric"]
+    if others:
+        rows = [(link.kind, str(link), link.evidence) for link in others[:limit]]
+        print_table("Links between relations", ["kind", "link", "known"], rows)
+        print_more(len(others) - len(rows), "links", "--all lists them")
+
+
+def _print_leakage(leakage: Sequence[Leakage]) -> None:
+    for one in leakage:
+        click.echo("\n" + click.style(f"What {one.source} gives away of {one.part}", bold=True))
+        for line in one.lines():
+            click.echo(line)
 
 
 @click.command(short_help="Convert a knowledge base to another format.")
@@ -274,7 +365,7 @@ def parse_fields(node: Any, kind: str) -> dict[str, Any]:
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--all", "show_all", is_flag=True, help="List every degree instead of ranges.")
 @input_options
-@json_option
+@output_options
 def graph(
     kb: tuple[str, ...], plot: str | None, force: bool, show_all: bool, reading: InputOptions, as_json: bool
 ) -> None:
@@ -298,7 +389,9 @@ def graph(
         plot_degrees(*found.degree_distribution(), plot, f"{body['objects']:,} objects, {body['edges']:,} edges")
     if as_json:
         print_json(body)
-    else:
+    elif not print_rows(
+        lambda: {"degree": [d for d, _ in body["degrees"]], "objects": [n for _, n in body["degrees"]]}
+    ):
         _print_graph(body, show_all)
     if plot and not as_json:
         click.echo(f"wrote {plot}", err=True)
@@ -344,7 +437,7 @@ def degree_ranges(distribution: list[tuple[int, int]]) -> list[tuple[str, int]]:
 @click.option("--draws", "-w", type=int, default=1, show_default=True, help="Neighbourhoods to sample.")
 @click.option("--all", "show_all", is_flag=True, help="List every fact.")
 @kb_options
-@json_option
+@output_options
 def neighbourhood(
     kb: str,
     objects: tuple[str, ...],
@@ -373,12 +466,22 @@ def neighbourhood(
         rows = [one.as_dict() for one in drawn]
         print_json({"objects": drawn[0].objects, "radius": radius, "size": size, "seed": seed, "draws": rows})
         return
+    if print_rows(lambda: _member_columns(drawn)):
+        return
     for note in neighbourhood_notes(drawn[0], radius):
         click.echo(f"note: {note}\n", err=True)
     for number, one in enumerate(drawn):
         if draws > 1:
             click.echo(f"{'' if number == 0 else chr(10)}Draw {number + 1} of {draws}")
         print_neighbourhood(one, None if show_all else MAX_FACTS, "--all lists them")
+
+
+def _member_columns(drawn: Sequence[Neighbourhood]) -> dict[str, list[Any]]:
+    """Return the members of neighbourhoods as rows."""
+    rows = [(draw, *member) for draw, one in enumerate(drawn, start=1) for member in one.members]
+    found = {name: [row[i] for row in rows] for i, name in enumerate(("draw", "object", "distance"))}
+    labels = {name: label for one in drawn for name, label in one.labels.items()}
+    return found | ({"object_label": [labels.get(row[1], row[1]) for row in rows]} if labels else {})
 
 
 def neighbourhood_notes(neighbourhood: Neighbourhood, radius: int) -> list[str]:
@@ -423,7 +526,7 @@ def print_neighbourhood(neighbourhood: Neighbourhood, max_facts: int | None, whe
 @sampling_options
 @click.option("--all", "show_all", is_flag=True, help="List every non-zero feature.")
 @kb_options
-@json_option
+@output_options
 def features(
     kb: str,
     variables: str,
@@ -454,6 +557,8 @@ def features(
         body = evaluate_features(known, feature_set, objects, radius, size, seed)
     if as_json:
         print_json({"variables": dict(zip(names, objects, strict=True)), "radius": radius, "size": size, **body})
+        return
+    if print_rows(lambda: columns_from([one | {"facts": " ".join(one["facts"])} for one in body["features"]])):
         return
     rows: list[tuple[str, object]] = [
         (f"{name} (s{i})", known.display.show(obj))
@@ -563,7 +668,7 @@ def evaluate_features(
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @kb_options
-@json_option
+@output_options
 def mine(
     kb: str,
     query: str,
@@ -622,16 +727,18 @@ def _mine_relation(
     comparisons = mine_comparison_rules(kb, relation, config)
     if output is not None:
         _write_phi(output, f"mined for {relation}: rules by confidence", [*rules, *comparisons])
+    rows = [
+        {
+            "feature": str(rule.feature),
+            "formula": rule.formula,
+            "support": rule.support,
+            "confidence": {f"s{position}": value for position, value in sorted(rule.confidence.items())},
+        }
+        for rule in rules
+    ]
+    if print_rows(lambda: columns_from([*map(flat_row, rows)])):
+        return
     if as_json:
-        rows = [
-            {
-                "feature": str(rule.feature),
-                "formula": rule.formula,
-                "support": rule.support,
-                "confidence": {f"s{position}": value for position, value in sorted(rule.confidence.items())},
-            }
-            for rule in rules
-        ]
         answers = rules[0].answers if rules else 0
         body = {"written": output, "relation": relation, "answers": answers, "features": rows}
         print_json(body | {"comparisons": [asdict(one) | {"feature": one.formula} for one in comparisons]})
@@ -690,6 +797,8 @@ def _mine_neighbourhoods(
     if as_json:
         counts = {"frequent": found.frequent_count, "answers": found.answer_count, "negatives": found.negative_count}
         print_json({"written": output, "query": str(query), **counts, "features": rows})
+        return
+    if print_rows(lambda: columns_from(rows)):
         return
     shown = [
         (row["feature"], f"{row['support']:.1%}", f"{row['negative_support']:.1%}", f"{row['gain']:.3f}")

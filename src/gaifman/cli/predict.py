@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import sys
 from pathlib import Path
@@ -13,10 +12,12 @@ import click
 from gaifman.cli.console import (
     InputOptions,
     check_overwrite,
-    json_option,
+    command_text,
     kb_options,
+    output_options,
     print_json,
     print_more,
+    print_rows,
     print_stopped,
     print_table,
     work_progress,
@@ -44,7 +45,7 @@ MAX_ROWS = 20
 @click.option("--threads", type=click.IntRange(min=1), help="Number of threads.  [default: all processors]")
 @click.option("--force", is_flag=True, help="Replace FILE, and start again if the search was interrupted.")
 @kb_options
-@json_option
+@output_options
 def predict(
     model: str,
     kb: str,
@@ -86,9 +87,10 @@ def predict(
         check_writable(Path(output))
     loaded = load(model)
     if not isinstance(loaded, Completion):
+        again = command_text(["train", kb, "-o", "MODEL"])
         raise KnowledgeBaseError(
             f"{model} is the model of one query, and missing facts need a completion",
-            hint=f"gaifman train {shlex.quote(kb)} -o MODEL, without a query; or rank answers: gaifman answer",
+            hint=f"{again}, without a query; or rank answers: gaifman answer",
         )
     loaded = loaded.with_kb(reading.read(kb))
     if output:
@@ -113,7 +115,7 @@ def _write(search: MissingSearch, threads: int | None, force: bool, as_json: boo
             )
     except (WorkStopped, KeyboardInterrupt):
         again = [word for word in sys.argv[1:] if word != "--force"]
-        print_stopped("search", shlex.join(["gaifman", *again]), as_json)
+        print_stopped("search", command_text(again), as_json)
         sys.exit(128 + (interrupt.received or signal.SIGINT))
 
 
@@ -125,6 +127,9 @@ def _print(found: MissingFacts, output: str | None, as_json: bool) -> None:
         body = found.summary.as_dict() | {"file": output} if output else found.as_dict()
         print_json(body)
         return
+    if print_rows(found.columns):
+        _print_summary(found, output, to_stderr=True)
+        return
     rows = [(format_probability(one.probability), one.statement, one.note) for one in found[:MAX_ROWS]]
     if rows:
         title = "Missing facts, the most probable first"
@@ -132,7 +137,12 @@ def _print(found: MissingFacts, output: str | None, as_json: bool) -> None:
         print_table(title, columns, rows, right=[0])
         print_more(len(found) - MAX_ROWS, "facts", f"in {output}" if output else "-o FILE writes all")
     click.echo()
+    _print_summary(found, output)
+
+
+def _print_summary(found: MissingFacts, output: str | None, *, to_stderr: bool = False) -> None:
+    """Print what was considered, and where the facts were written."""
     for line in found.summary.lines():
-        click.echo(escape_unprintable(line))
+        click.echo(escape_unprintable(line), err=to_stderr)
     if output:
-        click.echo(f"written: {output}")
+        click.echo(f"written: {output}", err=to_stderr)

@@ -6,29 +6,34 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gaifman._tables import columns_from, flat_row
 from gaifman.cli.console import (
     DEMO_FILE,
     MAX_LISTED,
     Command,
     InputOptions,
+    MappingOptions,
     check_overwrite,
-    json_option,
     kb_options,
+    output_options,
     parse_model_options,
     print_fields,
     print_json,
     print_more,
+    print_rows,
     print_stopped,
     print_table,
     python_snippet,
     training_sampling_options,
     work_progress,
 )
+from gaifman.cli.settings import command_line
 from gaifman.errors import escape_unprintable
 
 if TYPE_CHECKING:
@@ -174,7 +179,7 @@ def training_options(command: Command) -> Command:
 @click.option("--plot", metavar="FILE", help="Plot the calibration: .svg, .png or .pdf.")
 @click.option("--force", is_flag=True, help="Replace MODEL, or an unfinished run.")
 @kb_options
-@json_option
+@output_options
 def train(
     kb: str,
     query: str | None,
@@ -217,7 +222,8 @@ def train(
     spec.check()
     sources = [kb, *reading.extra_files]
     _check_sources([*sources, *also, *([valid] if valid else [])])
-    kbs: dict[str, Any] = {"sources": sources, "also": list(also), "valid": [valid] if valid else []}
+    given = {"sources": sources, "also": list(also), "valid": [valid] if valid else []}
+    kbs: dict[str, Any] = {key: [_name_to_record(name) for name in names] for key, names in given.items()}
     files: dict[str, Any] = {
         "format": reading.file_format,
         "table": reading.table,
@@ -226,22 +232,24 @@ def train(
         "labels": [] if reading.labels is None else [reading.labels],
         "language": reading.language,
         "limits": [*reading.limits],
+        "mapping": reading.mapping.arguments(),
     }
     record: dict[str, Any] = {
         "kb": {**kbs, **files, "working_dir": str(Path.cwd())},
         "spec": spec.as_dict(),
-        "command": shlex.join(["gaifman", *sys.argv[1:]]),
+        "command": command_line(),
         "plot": plot,
         "checkpoint_interval": CHECKPOINT_INTERVAL if checkpoint_interval is None else checkpoint_interval,
     }
     with Run.create(run_dir(output), record, force=force) as run:
-        _run_to_end(run, Path(output), threads, as_json, is_new=True)
+        urls = {_name_to_record(name): name for names in given.values() for name in names}
+        _run_to_end(run, Path(output), threads, as_json, urls=urls, is_new=True)
 
 
 @click.command(short_help="Resume an interrupted training.")
 @click.argument("model")
 @run_options
-@json_option
+@output_options
 def resume(model: str, threads: int | None, checkpoint_interval: float | None, as_json: bool) -> None:
     """Resume the interrupted training of MODEL from its last checkpoint.
 
@@ -290,19 +298,32 @@ def _check_output(output: str, plot: str | None, *, force: bool) -> None:
 def _check_sources(sources: list[str]) -> None:
     """Raise an error for files that a resumed run could not read again."""
     from gaifman.errors import InputError
+    from gaifman.io.database_urls import is_url
 
     for name in sources:
         if name == "-":
             raise InputError(
                 "training cannot read standard input, because a resumed run could not read it again",
-                hint="write it to a file first: gaifman convert - kb.duckdb --format triples",
+                hint="write it to a file first: gaifman convert - kb.duckdb --input-format triples",
             )
-        if name != "demo" and not Path(name).exists():
+        if name != "demo" and not is_url(name) and not Path(name).exists():
             raise InputError(f"there is no file {name}")
 
 
-def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, is_new: bool) -> None:
-    """Train, and print the outcome; after Ctrl-C, print how to resume."""
+def _name_to_record(name: str) -> str:
+    """Return the name of a source for the record of a run, which holds no password."""
+    from gaifman.io.database_urls import is_url, url_to_record
+
+    return url_to_record(name) if is_url(name) else name
+
+
+def _run_to_end(
+    run: Run, target: Path, threads: int | None, as_json: bool, *, is_new: bool, urls: Mapping[str, str] | None = None
+) -> None:
+    """Train, and print the outcome; after Ctrl-C, print how to resume.
+
+    `urls` are sources as they are recorded → as they were given, perhaps with a password.
+    """
     from gaifman.errors import GaifmanError, TrainingError
     from gaifman.jobs.run import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
@@ -314,8 +335,8 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
     try:
         model, known = finish_cleanup(run, target), None
         if model is None:
-            kbs = _reopen_kbs(run.settings["kb"])  # before the handler: here Ctrl-C stops at once
-            valid = _reopen_valid(run.settings["kb"])
+            kbs = _reopen_kbs(run.settings["kb"], urls or {})  # before the handler: here Ctrl-C stops at once
+            valid = _reopen_valid(run.settings["kb"], urls or {})
             known = kbs[0]
             if not as_json:
                 _print_shared_names(kbs)
@@ -383,18 +404,18 @@ def read_text_file(path: str) -> SourceText:
     return SourceText(Path(path).name, read_text(path))
 
 
-def _reopen_kbs(record: dict[str, Any]) -> list[KnowledgeBase]:
+def _reopen_kbs(record: dict[str, Any], urls: Mapping[str, str]) -> list[KnowledgeBase]:
     """Read the knowledge bases of a run again; paths are relative to the folder where the run began."""
-    first, *rest = _recorded_sources(record)
+    first, *rest = (urls.get(name, name) for name in _recorded_sources(record))
     options = _recorded_options(record, rest)
-    also = map(options.without_extra_files().read, _recorded_sources(record, "also"))
+    also = (options.without_extra_files().read(urls.get(name, name)) for name in _recorded_sources(record, "also"))
     return [options.read(first), *also]
 
 
-def _reopen_valid(record: dict[str, Any]) -> KnowledgeBase | None:
+def _reopen_valid(record: dict[str, Any], urls: Mapping[str, str]) -> KnowledgeBase | None:
     """Read the validation facts of a run again."""
     options = _recorded_options(record, []).without_extra_files()
-    return next(map(options.read, _recorded_sources(record, "valid")), None)
+    return next((options.read(urls.get(name, name)) for name in _recorded_sources(record, "valid")), None)
 
 
 def _print_shared_names(kbs: list[KnowledgeBase]) -> None:
@@ -416,6 +437,7 @@ def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOp
         tuple(extra_files),
         record["header"],
         tuple(record["limits"]),
+        MappingOptions.from_arguments(record["mapping"]),
         next(iter(_recorded_sources(record, "labels")), None),
         record.get("language"),
     )
@@ -423,9 +445,13 @@ def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOp
 
 def _recorded_sources(record: dict[str, Any], key: str = "sources") -> list[str]:
     """Return the files of a run, relative to this folder; `demo` means what it meant when the run began."""
+    from gaifman.io.database_urls import is_url
+
     start, found = Path(record["working_dir"]), []
     for name in record.get(key, []):
-        if name == "demo" and not (start / name).exists():
+        if is_url(name):
+            found.append(name)
+        elif name == "demo" and not (start / name).exists():
             found.append("demo" if not Path("demo").exists() else str(DEMO_FILE))
         else:
             path = start / name
@@ -450,6 +476,10 @@ def _print_outcome(
 ) -> None:
     if as_json:
         print_json({"written": str(target), **model.meta})
+        return
+    rows = model.meta.get("relations", [model.meta["metrics"]])
+    if print_rows(lambda: columns_from([*map(flat_row, rows)])):
+        click.echo(f"wrote {target}", err=True)
         return
     _print_metrics(model.meta, target)
     plot = f", {settings['plot']} (calibration)" if settings["plot"] else ""

@@ -17,7 +17,7 @@ true fact (filtered). The result does not depend on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from math import ceil
@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import muted, paragraph, stack, table
+from gaifman._tables import Columns, TableResult, columns_from
 from gaifman.completion import Completion
 from gaifman.config import (
     NEGATIVE_SAMPLING,
@@ -133,7 +134,7 @@ class Classification:
 
 @checked_methods
 @dataclass(frozen=True, slots=True, repr=False)
-class Evaluation:
+class Evaluation(TableResult):
     """The ranks of test facts, and metrics. Prints as a table."""
 
     relations: tuple[str, ...]
@@ -250,6 +251,23 @@ class Evaluation:
         rows = zip(self.relations, self.categories, self.trained, strict=True)
         found["relations"] = [{"name": name, "category": kind, "trained": trained} for name, kind, trained in rows]
         return found if self.confidences is None else found | {"confidences": self.confidences.metrics()}
+
+    def columns(self) -> Columns:
+        """The metrics with their intervals, filtered and raw: of all ranks, by position, category and relation."""
+        rows = [
+            {"candidates": name, "ties": ties, "grouping": grouping, "group": group} | metrics.as_columns()
+            for name, raw in (("filtered", False), ("raw", True))
+            for ties, grouping, group, metrics in self._all_metrics(raw)
+        ]
+        return columns_from(rows)
+
+    def _all_metrics(self, raw: bool) -> Iterator[tuple[str, str, str, RankMetrics]]:
+        """Ties, grouping, group and metrics."""
+        for ties in ("realistic", "optimistic", "pessimistic"):
+            yield ties, "all", "all", self.metrics(raw=raw, ties=ties)
+        for grouping in GROUPINGS:
+            for group, metrics in self.metrics_by(grouping, raw=raw).items():
+                yield "realistic", grouping, group, metrics
 
     def table_rows(self, *, raw: bool = False) -> list[tuple[str, RankMetrics]]:
         """The rows of the printed table: all ranks with each kind of ties, then by position and category."""

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gaifman._tables import Columns, TableResult
 from gaifman.completion import Completion
 from gaifman.config import ProgressCallback, check_threads, checked, checked_methods
 from gaifman.errors import KnowledgeBaseError
@@ -138,7 +139,7 @@ class Quality(NamedTuple):
 
 @checked_methods
 @dataclass(frozen=True)
-class ProposalTest:
+class ProposalTest(TableResult):
     """Proposed facts beside held-out ones."""
 
     candidates: Candidates
@@ -189,6 +190,16 @@ class ProposalTest:
         brier, loss = ((own.weights * each).sum() / max(self.held_out, 1) for each in ((p - own.targets) ** 2, losses))
         table = self._reliability(p)
         return Quality(float(brier), float(loss), None if table is None else table.ece)
+
+    def columns(self) -> Columns:
+        """The reliability: for ranges of the probability, the candidates, their mean, and the share that is true."""
+        table = self.reliability
+        names = ("probability_from", "probability_to", "proposed", "predicted", "observed")
+        if table is None:
+            return {name: [] for name in names}
+        used = table.counts > 0
+        arrays = (table.edges[:-1], table.edges[1:], table.counts, table.predicted, table.observed)
+        return {name: array[used].tolist() for name, array in zip(names, arrays, strict=True)}
 
     def as_dict(self) -> dict[str, Any]:
         """The figures as JSON types."""

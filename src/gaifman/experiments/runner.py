@@ -265,7 +265,8 @@ def run_settings(
     source: Path, spec: TrainingSpec, command: str, *, file_format: str | None = None, header: bool | None = None
 ) -> dict[str, Any]:
     """Return the settings of a training run on a file; with them `gaifman resume` can continue it too."""
-    reading: dict[str, Any] = {"format": file_format, "table": None, "iris": "full", "header": header, "limits": []}
+    reading: dict[str, Any] = {"format": file_format, "table": None, "iris": "full", "header": header}
+    reading |= {"limits": [], "mapping": {}}
     return {
         "kb": {"sources": [str(source)], "also": [], **reading, "working_dir": str(Path.cwd())},
         "spec": spec.as_dict(),

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from gaifman._html import Html, bold, bullet_list, code, element, muted, paragraph, signed_number, stack, table
+from gaifman._tables import Columns, TableResult
 from gaifman.errors import escape_unprintable, plural
 from gaifman.explain.svg import Diagram, render_svg
 from gaifman.kb.knowledge_base import Fact
@@ -160,7 +161,7 @@ class Counterfactual:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(TableResult):
     """Why a model gives a tuple its probability. Prints as a table; a notebook also shows a diagram."""
 
     query: str
@@ -278,6 +279,23 @@ class Explanation:
         """The facts of the counterfactual as texts, with labels."""
         facts = self.counterfactual.facts if self.counterfactual else ()
         return [escape_unprintable(str(label_fact(fact, self.labels))) for fact in facts]
+
+    def columns(self) -> Columns:
+        """The reasons as rows: their effects in log-odds, formulas and facts; with labels too, if there are some."""
+        found: dict[str, list[Any]] = {
+            "effect": [reason.effect for reason in self.reasons],
+            "kind": [reason.kind for reason in self.reasons],
+            "formula": [reason.formula for reason in self.reasons],
+            "feature": [reason.feature for reason in self.reasons],
+            "value": [reason.value for reason in self.reasons],
+            "draws": [reason.draws for reason in self.reasons],
+            "facts": [" ".join(map(str, reason.facts)) for reason in self.reasons],
+            "description": [reason.description for reason in self.reasons],
+        }
+        if not self.labelled:
+            return found
+        shown = [" ".join(str(label_fact(fact, reason.labels)) for fact in reason.facts) for reason in self.reasons]
+        return {**found, "formula_labels": [reason.shown for reason in self.reasons], "facts_labels": shown}
 
     def as_dict(self) -> dict[str, Any]:
         """The explanation as JSON types, without the diagram."""

@@ -6,13 +6,21 @@
 
 labels and prefixes only if there are some, and the views `facts(relation, objects, confidence)` and
 `"values"(attribute, object, value)` with names.
+
+If proposed facts were reviewed, the decisions, also about those that were rejected, are in
+
+    reviews1(relation, a1, provenance, model, date, probability)   …   reviews8(…)
+
+and, with names, in the view `reviews(relation, objects, provenance, model, date, probability)`.
 """
 
 # ruff: noqa: S608 - table and column names are ours, or quoted; values are never put into SQL text
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +36,21 @@ from gaifman.io.databases import (
     quote_identifier,
     quote_literal,
     read_duckdb_tables,
+    read_sqlite_tables,
     translate_duckdb_errors,
+    translate_sqlite_errors,
 )
 from gaifman.io.files import InputFile, ScratchFolder, uncompressed_path
 from gaifman.io.labels import STORED_RANK
+from gaifman.io.mapped_tables import TableMapper
 from gaifman.kb.builder import KnowledgeBaseBuilder, Locator
 from gaifman.kb.knowledge_base import KnowledgeBase, format_name
 from gaifman.kb.labels import NOTHING, Prefixes, expand
+from gaifman.kb.reviews import PREDICTED, REJECTED, Provenance
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import name_problem
 
+REVIEW_FIELDS = ("provenance", "model", "date", "probability")
 LAYOUT_VERSION = 1
 """Version of the file's layout; other versions are refused."""
 
@@ -78,8 +91,30 @@ def write_duckdb(kb: KnowledgeBase, path: Path, name: str) -> None:
         )
         _create_views(connection, list(kb.fact_tables))
         _write_labels(connection, kb)
+        _write_reviews(connection, kb)
         about = {"version": str(LAYOUT_VERSION), "fingerprint": kb.fingerprint, "format": "gaifman knowledge base"}
         create_table(connection, "gaifman", {"key": _text_array(about), "value": _text_array(about.values())})
+
+
+def _write_reviews(connection: Any, kb: KnowledgeBase) -> None:
+    """Write the decisions about proposed facts; no table if there are none."""
+    decided = [(PREDICTED, *one) for one in kb.provenance.items()] + [(REJECTED, *one) for one in kb.rejected.items()]
+    arities = sorted({len(key) - 1 for _, key, _ in decided})
+    for arity in arities:
+        rows = sorted(row for row in decided if len(row[1]) - 1 == arity)
+        ids = np.array([[kb.object_id(name) for name in key[1:]] for _, key, _ in rows], np.int32)
+        relations = np.array([kb.content.relations.find(key[0]) for _, key, _ in rows], np.int32)
+        columns: dict[str, npt.NDArray[Any]] = {"relation": relations} | {f"a{i + 1}": ids[:, i] for i in range(arity)}
+        columns |= {"provenance": _text_array(kind for kind, _, _ in rows)}
+        columns |= {name: _text_array(getattr(own, name) for *_, own in rows) for name in ("model", "date")}
+        numbers = [math.nan if own.probability is None else own.probability for *_, own in rows]
+        create_table(
+            connection, f"reviews{arity}", columns | {"probability": np.array(numbers)}, nullable="probability"
+        )
+    if arities:
+        own = "f.provenance, f.model, f.date, f.probability"
+        parts = [_named_rows("reviews", arity, own) for arity in arities]
+        connection.execute(f"CREATE VIEW reviews AS {' UNION ALL '.join(parts)}")
 
 
 def _write_names(connection: Any, kb: KnowledgeBase) -> None:
@@ -104,11 +139,14 @@ def _text_array(names: Any) -> npt.NDArray[Any]:
     return np.array([*names], object)
 
 
-def create_table(connection: Any, table: str, columns: dict[str, npt.NDArray[Any]], *, temporary: bool = False) -> None:
-    """Create a table from arrays."""
+def create_table(
+    connection: Any, table: str, columns: dict[str, npt.NDArray[Any]], *, temporary: bool = False, nullable: str = ""
+) -> None:
+    """Create a table from arrays; in the `nullable` column, NaN is null."""
     kinds = {"i": "INTEGER", "f": "DOUBLE", "O": "VARCHAR"}
     definition = ", ".join(
-        f"{quote_identifier(name)} {kinds[array.dtype.kind]} NOT NULL" for name, array in columns.items()
+        f"{quote_identifier(name)} {kinds[array.dtype.kind]}{'' if name == nullable else ' NOT NULL'}"
+        for name, array in columns.items()
     )
     connection.execute(f"CREATE {'TEMP ' if temporary else ''}TABLE {quote_identifier(table)} ({definition})")
     if len(next(iter(columns.values()))):
@@ -119,19 +157,22 @@ def create_table(connection: Any, table: str, columns: dict[str, npt.NDArray[Any
 
 def _create_views(connection: Any, arities: list[int]) -> None:
     """Create views with names instead of numbers."""
-    parts = []
-    for arity in arities:
-        names = ", ".join(f"o{i + 1}.name" for i in range(arity))
-        joins = " ".join(f"JOIN objects o{p + 1} ON o{p + 1}.id = f.a{p + 1}" for p in range(arity))
-        parts.append(
-            f"SELECT r.name AS relation, [{names}] AS objects, f.confidence "
-            f"FROM facts{arity} f JOIN relations r ON r.id = f.relation {joins}"
-        )
+    parts = [_named_rows("facts", arity, "f.confidence") for arity in arities]
     empty = "SELECT ''::VARCHAR AS relation, []::VARCHAR[] AS objects, 1.0::DOUBLE AS confidence WHERE false"
     connection.execute(f"CREATE VIEW facts AS {' UNION ALL '.join(parts or [empty])}")
     connection.execute(
         'CREATE VIEW "values" AS SELECT a.name AS attribute, o.name AS object, v.value FROM attribute_values v '
         "JOIN attributes a ON a.id = v.attribute JOIN objects o ON o.id = v.object"
+    )
+
+
+def _named_rows(table: str, arity: int, own: str) -> str:
+    """The rows of a table of one arity with names instead of numbers."""
+    names = ", ".join(f"o{i + 1}.name" for i in range(arity))
+    joins = " ".join(f"JOIN objects o{p + 1} ON o{p + 1}.id = f.a{p + 1}" for p in range(arity))
+    return (
+        f"SELECT r.name AS relation, [{names}] AS objects, {own} "
+        f"FROM {table}{arity} f JOIN relations r ON r.id = f.relation {joins}"
     )
 
 
@@ -141,6 +182,7 @@ def read_duckdb(
     limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None = None,
+    mapper: TableMapper | None = None,
     *,
     prefixed: bool = True,
 ) -> str | None:
@@ -156,11 +198,69 @@ def read_duckdb(
         duckdb.connect(str(file), read_only=True, config=dict(NO_DISK)) as connection,
     ):
         connection.execute("SET enable_external_access = false")  # an untrusted file must not reach other files
-        names = {name for schema, name in list_tables(connection) if schema == MAIN_SCHEMA}
-        if table is None and {"gaifman", "objects", "relations"} <= names:
-            return _read_native(_ColumnReader(source.name, connection, builder), names, builder, progress, prefixed)
-        read_duckdb_tables(source, connection, table, limits, builder, progress)
-        return None
+        return _read_database(source.name, connection, table, limits, builder, progress, mapper, prefixed=prefixed)
+
+
+def _read_database(
+    source: str,
+    connection: Any,
+    table: str | None,
+    limits: Limits,
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None,
+    mapper: TableMapper | None,
+    *,
+    prefixed: bool,
+) -> str | None:
+    """Read an open database; return the fingerprint if gaifman wrote it."""
+    names = {name for schema, name in list_tables(connection) if schema == MAIN_SCHEMA}
+    if table is None and {"gaifman", "objects", "relations"} <= names:
+        return _read_native(_ColumnReader(source, connection, builder), names, builder, progress, prefixed)
+    read_duckdb_tables(source, connection, table, limits, builder, progress, mapper)
+    return None
+
+
+def is_connection(found: object) -> bool:
+    """Whether an object is an open connection to DuckDB, or one of Python's sqlite3."""
+    name = f"{type(found).__module__}.{type(found).__name__}"
+    return name.endswith("duckdb.DuckDBPyConnection") or any(
+        f"{cls.__module__}.{cls.__name__}" == "sqlite3.Connection" for cls in type(found).__mro__
+    )
+
+
+def read_connection(
+    connection: Any,
+    source: str,
+    table: str | None,
+    limits: Limits,
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None = None,
+    mapper: TableMapper | None = None,
+    *,
+    prefixed: bool = True,
+) -> str:
+    """Read tables of a connection that the user opened, and return the kind of the database.
+
+    `source` is its name for messages; `prefixed` is as for `read_duckdb`.
+    """
+    if hasattr(connection, "row_factory"):
+        with translate_sqlite_errors(source), _plain_rows(connection):
+            read_sqlite_tables(source, connection, table, limits, builder, progress, mapper)
+        return "sqlite"
+    with translate_duckdb_errors(source):
+        _read_database(source, connection.cursor(), table, limits, builder, progress, mapper, prefixed=prefixed)
+    return "duckdb"
+
+
+@contextmanager
+def _plain_rows(connection: Any) -> Iterator[None]:
+    """Let an SQLite connection return tuples of text, and restore what the user has set."""
+    kept = connection.row_factory, connection.text_factory
+    connection.row_factory, connection.text_factory = None, str
+    try:
+        yield
+    finally:
+        connection.row_factory, connection.text_factory = kept
 
 
 def _read_native(
@@ -196,6 +296,9 @@ def _read_native(
         confidence = columns.floats(table, "confidence")
         with columns.locating_errors(table) as locate:
             builder.add_facts(relation, np.stack(members, axis=1), confidence, locate)
+    for arity in range(1, MAX_ARITY + 1):
+        if f"reviews{arity}" in names:
+            columns.read_reviews(f"reviews{arity}", arity)
     columns.count_rows("attribute_values")
     attribute = columns.ids("attribute_values", "attribute", attributes)
     holder = columns.ids("attribute_values", "object", objects)
@@ -286,6 +389,27 @@ class _ColumnReader:
             raise self.error(table, f"{column} {ids[row]} is not an id", row)
         encoded: Ints = numbers[ids]
         return encoded
+
+    def read_reviews(self, table: str, arity: int) -> None:
+        """Read the decisions about proposed facts of one arity."""
+        self.count_rows(table)
+        relations, objects = (self._names_by_id(kind) for kind in ("relations", "objects"))
+        columns = ", ".join(["relation", *(f"a{i + 1}" for i in range(arity)), *REVIEW_FIELDS])
+        found = self._connection.execute(f"SELECT {columns} FROM {quote_identifier(table)}").fetchall()
+        for row, (relation, *members, kind, model, date, p) in enumerate(found):
+            names = (relations.get(relation, ""), *(objects.get(number, "") for number in members))
+            if "" in names:
+                raise self.error(table, "a number is not an id", row)
+            if kind not in (PREDICTED, REJECTED):
+                raise self.error(table, f"the provenance is {PREDICTED} or {REJECTED}, not {shorten(str(kind))}", row)
+            if not isinstance(p, float | None) or not (isinstance(model, str) and isinstance(date, str)):
+                raise self.error(table, "the model and the date must be texts, and the probability a number", row)
+            locate = partial(self.location, table, row)
+            key = tuple(expand(name, self.prefixes) for name in names)
+            self._builder.add_review(key, Provenance(model, date, p), kind == PREDICTED, locate)
+
+    def _names_by_id(self, table: str) -> dict[int, str]:
+        return dict(zip(self.integers(table, "id").tolist(), self.column(table, "name", "O", "text"), strict=True))
 
     @contextmanager
     def locating_errors(self, table: str) -> Iterator[Locator]:

@@ -7,14 +7,22 @@ r"""`.facts` files: Datalog facts, with confidences and values.
 
 A name that is a word, or begins with a digit or `/`, needs no quotes. Other names are in single or double quotes, with
 the escapes `\n \t \r \' \" \\ \uXXXX \UXXXXXXXX`.
+
+A line that begins with `%@` says that a fact was predicted and accepted, or that a proposal was rejected, with the name
+of the model, the day and the probability. For other programs it is a comment.
+
+    %@ predicted ["m.gaifman", "2026-05-01", 0.93] capital(peru, lima).
+    %@ rejected ["m.gaifman", "2026-05-01", 0.4] capital(peru, cusco).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -22,6 +30,7 @@ from gaifman.config import MAX_ARITY, Limits
 from gaifman.errors import InputError, Location
 from gaifman.io.files import TextBlock
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
+from gaifman.kb.reviews import PREDICTED, REJECTED, FactKey, Provenance
 from gaifman.logic.ast import PATH, WORD, unquote
 from gaifman.threads import cached_property
 
@@ -34,6 +43,8 @@ _STATEMENT = re.compile(
     rf"{_GAP}(?:={_GAP}({_NUMBER}){_GAP})?\."
 )
 _CONFIDENCE, _RELATION, _OBJECTS, _VALUE = 1, 2, 3, 4
+REVIEW_MARK = "%@"
+_REVIEW = re.compile(rf"^{REVIEW_MARK} ({PREDICTED}|{REJECTED})\b([^\n]*)$", re.MULTILINE)
 _NAMES = re.compile(rf"[%#][^\r\n]*+|({_NAME})")
 _BLANK = re.compile(_GAP)
 
@@ -81,6 +92,8 @@ def read_facts_file(blocks: Iterator[TextBlock], limits: Limits, builder: Knowle
     text, done = _TextWindow("", 1, ""), 0
     for block in blocks:
         # The rest starts at the start of a line, so that columns are right; its first `done` characters are read.
+        if REVIEW_MARK.encode() in block.data:
+            _read_reviews(block, builder)
         rest = text.text.rfind("\n", 0, done) + 1
         line = block.line - text.text.count("\n", rest)
         text = _TextWindow(block.source, line, text.text[rest:] + block.normalise_newlines().decode())
@@ -90,6 +103,38 @@ def read_facts_file(blocks: Iterator[TextBlock], limits: Limits, builder: Knowle
     if _BLANK.fullmatch(text.text, done) is None:
         # A complete statement would have been read, so this one is invalid.
         raise syntax_error(text.source, text.line, text.text, done)
+
+
+def _read_reviews(block: TextBlock, builder: KnowledgeBaseBuilder) -> None:
+    """Read the decisions about proposed facts in whole lines."""
+    window = _TextWindow(block.source, block.line, block.normalise_newlines().decode())
+    for found in _REVIEW.finditer(window.text):
+        location = window.location(found.start(), found.end() - found.start())
+        decision = _decision(found[2].strip())
+        if decision is None:
+            raise InputError(
+                f"a line that begins with {REVIEW_MARK} {found[1]} must be a decision about a proposed fact",
+                location=location,
+                hint=f'such as {REVIEW_MARK} {found[1]} ["m.gaifman", "2026-05-01", 0.4] capital(peru, cusco).',
+            )
+        builder.add_review(*decision, found[1] == PREDICTED, partial(_same, location))
+
+
+def _decision(text: str) -> tuple[FactKey, Provenance] | None:
+    """The fact and the provenance of a decision; None if the text is none."""
+    try:
+        (model, date, p), end = json.JSONDecoder().raw_decode(text)
+        fact = _STATEMENT.fullmatch(text, end)
+        if not (isinstance(model, str) and isinstance(date, str) and (p is None or 0 <= p <= 1)) or fact is None:
+            return None
+        names = [fact[_RELATION], *_names(fact[_OBJECTS])]
+        return tuple(unquote(name) if name[0] in "'\"" else name for name in names), Provenance(model, date, p)
+    except (ValueError, TypeError):
+        return None
+
+
+def _same(location: Location) -> Location:
+    return location
 
 
 def _read_statements(text: _TextWindow, at: int, builder: KnowledgeBaseBuilder) -> int:

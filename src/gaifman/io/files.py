@@ -30,6 +30,7 @@ UNCHECKED_EXPANSION = 100_000_000
 BATCH_SIZE = 20_000
 """Rows that a reader passes on at once."""
 
+_SAVE_AS_UTF_8 = 'save the file as UTF-8 (in a spreadsheet as "CSV UTF-8"), or convert it:'
 _GZIP_MAGIC = b"\x1f\x8b"
 _DUCKDB_MAGIC = b"DUCK"
 
@@ -67,7 +68,10 @@ class TextBlock:
         """Raise if the block contains a NUL, as binary files do."""
         offset = self.data.find(b"\0")
         if offset >= 0:
-            raise InputError("the file contains a NUL character; it is not text", location=self.location(offset))
+            wide = self.line == 1 and self.data[:40].count(b"\0") >= len(self.data[:40]) // 3
+            hint = f"perhaps it is UTF-16: {_SAVE_AS_UTF_8} iconv -f UTF-16LE -t UTF-8 OLD > NEW" if wide else ""
+            message = "the file contains a NUL character; it is not text"
+            raise InputError(message, location=self.location(offset), hint=hint)
 
     def decode(self) -> str:
         """Return the text; raise at the first byte that is not UTF-8."""
@@ -78,7 +82,7 @@ class TextBlock:
             raise InputError(
                 f"the byte 0x{self.data[error.start]:02x} is not UTF-8",
                 location=self.location(error.start),
-                hint="save the file as UTF-8",
+                hint=f"{_SAVE_AS_UTF_8} iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW",
             ) from None
 
 
@@ -299,7 +303,8 @@ def has_returns(data: bytes) -> bool:
 def _strip_bom(name: str, data: bytes) -> bytes:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         location = Location(name, 1, 1, data[:40].decode("utf-16", errors="ignore"))
-        raise InputError("the file is UTF-16, not UTF-8", location=location, hint="save the file as UTF-8")
+        hint = f"{_SAVE_AS_UTF_8} iconv -f UTF-16 -t UTF-8 OLD > NEW"
+        raise InputError("the file is UTF-16, not UTF-8", location=location, hint=hint)
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
@@ -450,7 +455,7 @@ OTHER_FILES = {
     "xml": ("XML that is neither RDF/XML nor GraphML", "write its facts as lines: head, relation, tail, with tabs"),
 }
 """Files that are text but not facts: what they are, and what to do."""
-_OVERRIDE = "if it is a table, set --format (in Python format=…)"
+_OVERRIDE = "if it is a table, set --input-format (in Python format=…)"
 
 _MAGIC = ((0, b"SQLite format 3\0", "sqlite"), (8, _DUCKDB_MAGIC, "duckdb"), (0, b"PAR1", "parquet"))
 _FACT = re.compile(rb"\s*(?:[%]|[\d.]+\s*::|(?:[\w/:.-]+|'[^'\n]*'|\"[^\"\n]*\")\s*\([^\t\n]*\)\s*(?:=[^\n]*)?\.)")
@@ -475,6 +480,11 @@ _QUAD = re.compile(
 """The first line of N-Quads."""
 _COMMENTS = re.compile(rb"(?:[^\S\n]*(?:#[^\n]*)?\n)+")
 """Blank lines and comments at the start of a file."""
+
+
+def is_rdf(name: str) -> bool:
+    """Return whether the suffix of a file's name is one of RDF."""
+    return SUFFIXES.get(file_suffix(name)) in RDF_FORMATS
 
 
 def file_suffix(name: str) -> str:

@@ -19,10 +19,10 @@ from math import isfinite
 
 from gaifman.config import raise_limit_hint
 from gaifman.errors import InputError, shorten
+from gaifman.io.cells import DECIMAL
 from gaifman.io.files import TextBlock
 from gaifman.io.rdf_guards import MAX_XML_DEPTH, feed_xml, safe_xml_parser
 from gaifman.io.records import Place, RecordBuffer
-from gaifman.io.tabular import DECIMAL
 from gaifman.kb.builder import KnowledgeBaseBuilder
 
 RELATION_KEYS = ("relation", "label", "type", "predicate", "interaction")

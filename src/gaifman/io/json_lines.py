@@ -27,7 +27,7 @@ KEYS = (
 )
 """What the object of a line can be."""
 NUMBER_KEYS = ("confidence", "probability")
-EXTRA_KEYS = frozenset({"rank", "conflicts", "reason", "facts"})
+EXTRA_KEYS = frozenset({"rank", "conflicts", "model", "reason", "facts", "reason_labels", "facts_labels"})
 """Keys of missing facts that are no part of the fact."""
 
 _ARGUMENT = re.compile(r"arg([1-8])")

@@ -56,6 +56,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
 """The types of arrays, by their names in the file."""
 _NAMES = {dtype: code for code, dtype in DTYPES.items()}
 
+_START = b'{"__metadata__":{'
+"""The header of every model file, after its length."""
 _RETRY_HINT = "train the model again, or copy the file again"
 _MODEL_HINT = "`gaifman train` writes model files"
 
@@ -67,6 +69,15 @@ def write_model(path: Path | str, arrays: Mapping[str, npt.NDArray[Any]], meta: 
         file.write(header)
         for array in ordered:
             file.write(_raw(array).data)
+
+
+def is_model_file(path: Path | str) -> bool:
+    """Whether a file starts as model files do. What cannot be read is none."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(8 + len(_START))[8:] == _START
+    except (OSError, ValueError):
+        return False
 
 
 def model_bytes(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> bytes:

@@ -2,12 +2,15 @@
 
 Numeric literals become attributes, `rdf:type` becomes types, and `rdfs:label` and `skos:prefLabel` give labels. Other
 literals are skipped and counted in a note. The facts of all named graphs are read.
+
+A reified statement whose IRI begins with `urn:gaifman:review:` is no fact, but says that a fact was predicted and
+accepted, or that a proposal was rejected, with the name of the model, the day and the probability.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
@@ -15,11 +18,13 @@ from urllib.parse import unquote
 import numpy as np
 
 from gaifman.errors import InputError, Location, shorten
+from gaifman.io.cells import DECIMAL
 from gaifman.io.files import BATCH_SIZE, TextBlock
 from gaifman.io.labels import LABEL_PROPERTIES, LabelLanguages, clean_label
 from gaifman.io.rdf_guards import TripleGuard, XmlGuard
-from gaifman.io.tabular import DECIMAL, DEFAULT_LAYOUTS, RowBatch, add_rows
+from gaifman.io.tabular import DEFAULT_LAYOUTS, RowBatch, add_rows
 from gaifman.kb.builder import KnowledgeBaseBuilder
+from gaifman.kb.reviews import PREDICTED, REJECTED, FactKey, Provenance
 
 if TYPE_CHECKING:
     import pyoxigraph
@@ -51,6 +56,14 @@ NUMERIC_DATATYPES = frozenset(
         *("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger"),
     )
 )
+
+RDF = RDF_TYPE.removesuffix("type")
+REVIEW = "urn:gaifman:review:"
+"""Start of the IRI of a reified statement about a proposed fact."""
+STATEMENT_TERMS = ("subject", "predicate", "object")
+"""Its properties in the namespace of RDF."""
+REVIEW_TERMS = ("provenance", "model", "date", "probability")
+"""Its properties in ours, `urn:gaifman:`."""
 
 _ANONYMOUS = re.compile(r"[0-9a-f]{24,32}")
 
@@ -89,6 +102,49 @@ def read_rdf(
     if options.namer.style == "prefixed":
         builder.add_prefixes(parser.prefixes | stream.xml_prefixes())
     buffer.flush()
+    if not options.labels_only:
+        buffer.reviews.add_to(builder, options.namer, source)
+
+
+class _ReifiedReviews:
+    """Collects the properties of reified statements about proposed facts."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, object]] = {}
+
+    def take(self, triple: pyoxigraph.Quad) -> bool:
+        """Whether the triple is a property of such a statement; it is kept then."""
+        subject = str(getattr(triple.subject, "value", ""))
+        if not subject.startswith(REVIEW):
+            return False
+        name = re.split("[#:]", triple.predicate.value)[-1]
+        self._found.setdefault(subject, {})[name] = triple.object
+        return True
+
+    def add_to(self, builder: KnowledgeBaseBuilder, namer: NodeNamer, source: str) -> None:
+        """Add the decisions to the builder."""
+        for iri, terms in self._found.items():
+            builder.add_review(*self._decision(iri, terms, namer, source))
+
+    def _decision(
+        self, iri: str, terms: dict[str, object], namer: NodeNamer, source: str
+    ) -> tuple[FactKey, Provenance, bool, Callable[[], Location]]:
+        location = Location(source, 1, 1, iri)
+        values = {name: str(getattr(terms.get(name), "value", "")) for name in REVIEW_TERMS}
+        p = values["probability"]
+        named = all(name in terms for name in STATEMENT_TERMS) and values["provenance"] in (PREDICTED, REJECTED)
+        if not named or (p and not (DECIMAL.fullmatch(p) and 0 <= float(p) <= 1)):
+            raise InputError(
+                f"{shorten(iri)} is not a decision about a proposed fact",
+                location=location,
+                hint="it needs rdf:subject, rdf:predicate, rdf:object and urn:gaifman:provenance, which is "
+                f"{PREDICTED} or {REJECTED}",
+            )
+        subject, predicate, target = (terms[name] for name in STATEMENT_TERMS)
+        typed = str(getattr(predicate, "value", "")) == RDF_TYPE
+        key = (namer(target), namer(subject)) if typed else (namer(predicate), namer(subject), namer(target))
+        provenance = Provenance(values["model"], values["date"], float(p) if p else None)
+        return key, provenance, values["provenance"] == PREDICTED, lambda: location
 
 
 def _add_quad(quad: pyoxigraph.Quad, names: NodeNamer, buffer: _TripleBuffer) -> None:
@@ -97,6 +153,8 @@ def _add_quad(quad: pyoxigraph.Quad, names: NodeNamer, buffer: _TripleBuffer) ->
 
     subject, predicate, target = quad.subject, quad.predicate, quad.object
     buffer.count += 1
+    if buffer.reviews.take(quad):
+        return
     if not isinstance(quad.graph_name, pyoxigraph.DefaultGraph):
         buffer.note_graph(str(quad.graph_name))
     if isinstance(subject, pyoxigraph.Triple) or isinstance(target, pyoxigraph.Triple):
@@ -176,6 +234,7 @@ class _TripleBuffer:
 
     def __init__(self, source: str, builder: KnowledgeBaseBuilder, options: RdfOptions) -> None:
         self.count = 0
+        self.reviews = _ReifiedReviews()
         self._source = source
         self._builder = builder
         self._languages, self._labels_only = options.languages, options.labels_only

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import numpy as np
 from gaifman._tables import Columns, csv_lines, json_lines
 from gaifman.errors import InputError, OutputError, similar_names
 from gaifman.io.databases import quote_identifier, quote_literal
-from gaifman.io.rdf import RDF_TYPE
-from gaifman.io.rdf_writer import rdf_node
+from gaifman.io.rdf_writer import fact_triple
 from gaifman.io.writers import open_text
 from gaifman.kb.knowledge_base import Fact
 
@@ -93,20 +91,16 @@ def _kind(values: Iterable[Any]) -> str:
 
 def write_facts(path: Path, file_format: str, facts: Iterable[Fact], *, compressed: bool = False) -> None:
     """Write facts with their probabilities: `0.93::capital(peru, lima).`, or as triples with a comment."""
-    lines = (f"{fact}\n" for fact in facts) if file_format == "facts" else chain.from_iterable(map(_triple, facts))
+    lines = (f"{fact}\n" for fact in facts) if file_format == "facts" else map(_triple, facts)
     with open_text(path, compressed) as file:
         file.writelines(lines)
 
 
-def _triple(fact: Fact) -> Iterator[str]:
-    """A fact as a line of N-Triples; its probability is a comment. One of one position is a type."""
-    if len(fact.objects) == 1:
-        yield f"{rdf_node(fact.objects[0])} <{RDF_TYPE}> {rdf_node(fact.relation)} . # {fact.confidence:.6g}\n"
-        return
-    if len(fact.objects) != 2:
+def _triple(fact: Fact) -> str:
+    """A fact as a line of N-Triples; its probability is a comment."""
+    if len(fact.objects) > 2:
         raise InputError(
             f"{fact} has {len(fact.objects)} objects, and a triple two",
             hint="write .csv, .jsonl, .parquet or .facts, or only relations of two positions: --relation NAME",
         )
-    head, tail = map(rdf_node, fact.objects)
-    yield f"{head} {rdf_node(fact.relation)} {tail} . # {fact.confidence:.6g}\n"
+    return f"{fact_triple(fact)} # {fact.confidence:.6g}\n"

@@ -19,15 +19,15 @@ import numpy.typing as npt
 
 from gaifman.config import MAX_ARITY
 from gaifman.errors import InputError, Location, shorten
-from gaifman.io.files import BATCH_SIZE, BLOCK_SIZE, TextBlock
+from gaifman.io.cells import is_number, parse_numbers
+from gaifman.io.files import BATCH_SIZE, BLOCK_SIZE, TextBlock, file_stem
+from gaifman.io.mapped_tables import TableColumns, TableMapper
+from gaifman.io.readings import Table, find_doubt, may_be_header
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder
-from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.kb.tables import Ints, Longs
 from gaifman.threads import cached_property
 
 # Layouts, detected by the header or the first rows
-
-DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-"""A decimal number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ def _spell_out(words: list[str]) -> list[str]:
     return words
 
 
-def _is_fact(first: Sequence[str], layout: TableLayout, rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether a row of single letters is a fact, not a header: it is alone, or others have its relation."""
+def _may_be_fact(first: Sequence[str], layout: TableLayout, rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether a header of single letters may be a fact: it is alone, or others have its relation."""
     name, column = first[layout.relation], layout.relation
     return len(name.strip()) == 1 and (not rows or any(row[column] == name for row in rows if len(row) > column))
 
@@ -186,33 +186,52 @@ _HEADERS: Final = "headers are head, relation, tail; relation, arg1, arg2 …; o
 
 def find_header(rows: Sequence[Sequence[str]], header: bool | None) -> TableLayout | None:
     """Return the layout that the first row names; None if it is not a header, or with `header=False`."""
-    named = None if header is False else parse_header(rows[0])
-    return None if named and header is None and _is_fact(rows[0], named, rows[1:]) else named
+    return None if header is False else parse_header(rows[0])
 
 
-def detect_layout(rows: Sequence[Sequence[str]], header: bool | None = None) -> TableLayout | LayoutProblem:
+def detect_layout(
+    rows: Sequence[Sequence[str]], header: bool | None = None, name: str = "table"
+) -> TableLayout | LayoutProblem:
     """Return the layout of a table by its first rows, or why it cannot be detected.
 
-    `header` says whether the first row is a header; None to detect it.
+    `header` says whether the first row is a header; None to detect it. `name` is the name of the table.
     """
     if not rows:
         return LayoutProblem("there are no rows", "")
-    named = find_header(rows, header) or (None if header is False else find_header_problem(rows[0]))
+    width = _width(rows)
+    found = None if header is False else _layout_by_header(rows, width, header, name)
+    if found or width is None:
+        return found or DEFAULT_LAYOUTS["nary"]
+    rows = [row for row in rows if len(row) == width]
+    if doubt := find_doubt(rows, header, name):
+        return _problem(doubt)
+    return DEFAULT_LAYOUTS["nary"] if width > 4 else _layout_by_numbers(rows, name)
+
+
+def _layout_by_header(
+    rows: Sequence[Sequence[str]], width: int | None, header: bool | None, name: str
+) -> TableLayout | LayoutProblem | None:
+    """Return the layout that the first row names, if it is a header."""
+    named = parse_header(rows[0])
+    if named and header is None and _may_be_fact(rows[0], named, rows[1:]):
+        return _problem(Table("the first row may be a header or a fact", rows, None, name=name))
     if named:
         return named
-    if header:
-        rest = detect_layout(rows[1:], header=False)
-        return replace(rest, header=True) if isinstance(rest, TableLayout) else rest
-    width = _width(rows)
-    if width is None or width > 4:
-        return DEFAULT_LAYOUTS["nary"]
-    rows = [row for row in rows if len(row) == width]
+    if problem := find_header_problem(rows[0]):
+        table = Table(problem.message, [row for row in rows if len(row) == len(rows[0])], True, name=name)
+        return replace(problem, hint=f"{problem.hint}; or {table.hint()}" if table.readings() else problem.hint)
+    return _skip_header(rows, width, name) if header else None
+
+
+def _layout_by_numbers(rows: Sequence[Sequence[str]], name: str) -> TableLayout | LayoutProblem:
+    """Return the layout of a table of facts without a header, by the columns that hold numbers."""
     columns = [all(map(is_number, column)) for column in zip(*rows, strict=True)]
     match columns:
         case [_, True]:
             return LayoutProblem(
                 "two columns, of which the second is numeric: the name of the attribute is missing",
-                "write object, attribute, value; if the numbers are types, set --format types",
+                "write object, attribute, value; if the numbers are types, set --input-format types; or "
+                + Table("", rows, False, name=name).hint(),
                 1,
             )
         case [_, _]:
@@ -227,8 +246,8 @@ def detect_layout(rows: Sequence[Sequence[str]], header: bool | None = None) -> 
             return LayoutProblem(
                 "four columns: the second has repeated names and the fourth is not a confidence, "
                 "so the column of the relation cannot be detected",
-                "set --format nary if it is the first; if it is the second, remove the fourth column, "
-                "or set --format triples if that is a confidence",
+                "set --input-format nary if it is the first; if it is the second, remove the fourth column, "
+                "or set --input-format triples if that is a confidence; or " + Table("", rows, False, name=name).hint(),
                 3,
             )
         case [_, _, _, _]:
@@ -237,6 +256,19 @@ def detect_layout(rows: Sequence[Sequence[str]], header: bool | None = None) -> 
         "one column, but facts need at least two",
         "columns are separated by a tab, in .csv files by a comma; perhaps the file is not a table",
     )
+
+
+def _problem(table: Table) -> LayoutProblem:
+    return LayoutProblem(table.message, table.hint(), table.column)
+
+
+def _skip_header(rows: Sequence[Sequence[str]], width: int | None, name: str) -> TableLayout | LayoutProblem:
+    """Return the layout of a table whose first row is a header of unknown words."""
+    same = [row for row in rows if len(row) == width]
+    if width is not None and len(rows[0]) == width and len(same) > 1 and find_doubt(same[1:], header=False):
+        return _problem(Table("the columns can be read in several ways", same, True, name=name))
+    rest = detect_layout(rows[1:], header=False)
+    return replace(rest, header=True) if isinstance(rest, TableLayout) else rest
 
 
 def _width(rows: Sequence[Sequence[str]]) -> int | None:
@@ -255,12 +287,6 @@ def _looks_like_confidence(numbers: Sequence[float]) -> bool:
     """Return whether most numbers are confidences; the others will be errors."""
     good = sum(0 < number <= 1 for number in numbers)
     return 2 * good >= len(numbers) or not any(number < 0 or number > 100 for number in numbers)
-
-
-def is_number(text: str) -> bool:
-    """Return whether the text is a decimal number, infinite or NaN."""
-    text = text.strip()
-    return DECIMAL.fullmatch(text) is not None or text.lower().lstrip("+-") in ("nan", "inf", "infinity")
 
 
 def layout_for_format(file_format: str, rows: Sequence[Sequence[str]], header: bool | None = None) -> TableLayout:
@@ -289,16 +315,23 @@ def read_table(
     file_format: str | None,
     builder: KnowledgeBaseBuilder,
     header: bool | None = None,
+    mapper: TableMapper | None = None,
 ) -> str:
     """Read a table into the builder and return its format; `header` is that of `gaifman.read`."""
-    first = next(blocks, None)
+    first = next((block for block in blocks if block.data.strip()), None)
     if first is None:
         return file_format or "triples"
-    rows = _rows(chain([first], blocks), detect_delimiter(first.data, suffix))
-    part = next((part for part in rows if len(part)), None)
-    if part is None:
-        return file_format or "triples"
-    layout = layout_for_format(file_format, _sample(part), header) if file_format else _detect_layout(part, header)
+    delimiter = detect_delimiter(first.data, suffix)
+    if delimiter != ("," if suffix == ".csv" else "\t"):
+        word = f"separated by {_DELIMITERS[delimiter].split()[1]}s"
+        builder.add_note(1, f"files whose columns are {word}", first.source, f"file whose columns are {word}")
+    named = _text_columns(first, delimiter, header, mapper) if mapper else None
+    if mapper and named:
+        rows = read_csv_rows(chain([first], blocks), delimiter)
+        return _read_mapped(rows, named, header is None, mapper, builder)
+    rows = _rows(chain([first], blocks), delimiter)
+    part = next(part for part in rows if len(part))
+    layout = _find_layout(part, file_format, header, mapper)
     if layout.header:
         example = f"{first.source}: {', '.join(map(shorten, part.row(0)))}"
         builder.add_note(1, "first lines read as headers", example, "first line read as a header")
@@ -306,6 +339,104 @@ def read_table(
     for part in rows:
         add_rows(part, layout, builder)
     return layout.format
+
+
+def _find_layout(
+    rows: RowBatch, file_format: str | None, header: bool | None, mapper: TableMapper | None
+) -> TableLayout:
+    if file_format:
+        return layout_for_format(file_format, _sample(rows), header)
+    try:
+        return _detect_layout(rows, header)
+    except InputError:
+        columns = TableColumns(rows.source, file_stem(rows.source), tuple(word.strip() for word in rows.row(0)))
+        error = mapper.missing_in(columns) if mapper else None
+        if error:
+            raise error from None  # a mistake in the mapping, not in the table
+        raise
+
+
+# Tables that are read by a mapping
+
+
+def _text_columns(first: TextBlock, delimiter: str, header: bool | None, mapper: TableMapper) -> TableColumns | None:
+    part = next(part for part in read_csv_rows(iter([_first_lines(first)]), delimiter) if len(part))
+    return mapped_columns(
+        part.source, file_stem(part.source), part.row(0), header, mapper, lambda column: part.location(0, column)
+    )
+
+
+def mapped_columns(
+    source: str,
+    table: str,
+    first: Sequence[object],
+    header: bool | None,
+    mapper: TableMapper,
+    locate: Callable[[int], Location] | None = None,
+) -> TableColumns | None:
+    """Return the columns of a table by its first row; None if the mapping does not concern it.
+
+    Only names of a header can be located. Without a header the columns are 1, 2, 3 …
+    """
+    words = tuple(str(word).strip() for word in first)
+    text = "\t".join(words)
+    place = locate or (lambda column: Location(source, 1, 1 + text.find(words[column]), text, len(words[column])))
+    named = TableColumns(source, table, words, locate=place)
+    if header is None:
+        header = mapper.names_columns(named) or (mapper.mapping.wide and mapper.mapping.id is None)
+    numbered = replace(named, names=tuple(str(column + 1) for column in range(len(words))), locate=None)
+    columns = named if header else numbered
+    return columns if mapper.concerns(columns) else None
+
+
+def _first_lines(block: TextBlock) -> TextBlock:
+    """Return the start of a block up to its first row; a quoted name in it may contain newlines."""
+    at = len(block.data) - len(block.data.lstrip(b"\r\n"))
+    end = block.data.find(b"\n", at) + 1
+    while block.data.count(b'"', 0, end) % 2 and 0 < end < len(block.data):
+        end = block.data.find(b"\n", end) + 1
+    return replace(block, data=block.data[:end])
+
+
+def _read_mapped(
+    rows: Iterator[RowBatch],
+    columns: TableColumns,
+    detected: bool,
+    mapper: TableMapper,
+    builder: KnowledgeBaseBuilder,
+) -> str:
+    """Read a table by a mapping; `detected` says whether nobody told if it has a header."""
+    part = next(part for part in rows if len(part))
+    if columns.locate:
+        part = part.tail(1)
+    check_cells(part, columns)
+    if detected and not columns.locate and may_be_header(_sample(part)):
+        hint = "set --header or --no-header (in Python header=True or False)"
+        raise InputError("the first row may be a header or data", location=part.location(0, 0), hint=hint)
+    plan = mapper.start(columns, part, builder)
+    plan.add(part, builder)
+    for part in rows:
+        check_cells(part, columns)
+        plan.add(part, builder)
+    return "table"
+
+
+def check_cells(rows: RowBatch, columns: TableColumns) -> None:
+    """Refuse a row that does not have a cell for each column."""
+    wrong = rows.widths != len(columns.names)
+    if not wrong.any():
+        return
+    row = int(np.argmax(wrong))
+    width, expected = int(rows.widths[row]), len(columns.names)
+    shown = ", ".join(shorten(name) for name in columns.names[:8]) + ("" if expected <= 8 else " …")
+    raise InputError(
+        f"expected {expected} columns ({shown}), got {width}",
+        location=rows.location(row, expected if width > expected else width - 1),
+        hint=f'a cell that contains {_DELIMITERS[rows.delimiter]} is written in "quotation marks"',
+    )
+
+
+_DELIMITERS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 
 
 def detect_table_layout(data: bytes, suffix: str) -> tuple[str, TableLayout] | None:
@@ -325,14 +456,14 @@ def _sample(rows: RowBatch) -> list[list[str]]:
 
 
 def _detect_layout(rows: RowBatch, header: bool | None = None) -> TableLayout:
-    layout = detect_layout(_sample(rows), header)
+    layout = detect_layout(_sample(rows), header, file_stem(rows.source) or "table")
     if isinstance(layout, TableLayout):
         return layout
     raise InputError(layout.message, location=rows.location(0, layout.column), hint=layout.hint)
 
 
-def _rows(blocks: Iterable[TextBlock], delimiter: str) -> Iterator[RowBatch]:
-    if delimiter == "\t":
+def _rows(blocks: Iterable[TextBlock], delimiter: str, quoted: bool = False) -> Iterator[RowBatch]:
+    if delimiter == "\t" and not quoted:
         return (split_rows(block, delimiter) for block in blocks)
     return read_csv_rows(iter(blocks), delimiter)
 
@@ -412,6 +543,10 @@ class RowBatch:
         return RowBatch(
             self.source, self.fields[start:], self.widths[first:], self.lines[first:], self.delimiter, self.raw[first:]
         )
+
+    def column(self, number: int) -> list[str]:
+        """Return the fields of a column of a table whose rows are equally long."""
+        return self.fields_at(self.starts + number)
 
     def fields_at(self, indices: Longs) -> list[str]:
         """Return the fields at some indices."""
@@ -674,17 +809,3 @@ def _check_widths(rows: RowBatch, layout: TableLayout) -> None:
 def _min_columns(layout: TableLayout) -> int:
     """Return the number of columns of a fact with one object."""
     return 2 + (layout.number_column is not None)
-
-
-def parse_numbers(texts: Sequence[str], locate: Callable[[int], Location]) -> Floats:
-    """Return the texts as numbers, shape (texts,)."""
-    try:
-        numbers = np.fromiter(map(float, texts), np.float64, len(texts))
-        if np.isfinite(numbers).all() and not any("_" in text for text in texts):
-            return numbers
-    except ValueError:
-        pass
-    for row, text in enumerate(texts):
-        if not DECIMAL.fullmatch(text.strip()) or not np.isfinite(float(text)):
-            raise InputError(f"not a finite number: {shorten(repr(text))}", location=locate(row))
-    return numbers

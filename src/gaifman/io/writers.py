@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, islice
@@ -12,10 +13,13 @@ from typing import TextIO
 
 from gaifman.config import DEFAULT_LIMITS
 from gaifman.errors import plural, shorten
+from gaifman.io.facts_file import REVIEW_MARK
 from gaifman.io.files import detect_format_of
 from gaifman.io.rdf_writer import RDF_WRITE_FORMATS, find_rdf_losses
+from gaifman.io.reviewed_tables import REVIEW_COLUMNS, review_cells
 from gaifman.io.tabular import DEFAULT_LAYOUTS, detect_table_layout
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
+from gaifman.kb.reviews import PREDICTED, REJECTED, FactKey, Provenance
 
 _NEEDS_QUOTES = re.compile(r'[",;\t\r\n]')
 """Characters that need quotes in a CSV file, including all delimiters that the reader detects."""
@@ -40,7 +44,7 @@ def find_losses(kb: KnowledgeBase, file_format: str, suffix: str) -> list[str]:
     if empty:
         lost.append(f"{plural(len(empty), 'relation')} or attributes without facts, such as {shorten(empty[0])}")
     if file_format == "parquet":
-        return lost
+        return lost + [f"{plural(len(kb.provenance), 'provenance')} of facts"] * bool(kb.provenance) + _negatives(kb)
     if file_format in RDF_WRITE_FORMATS:
         return lost + find_rdf_losses(kb)
     lost += _too_long_facts(kb, file_format, suffix)
@@ -49,12 +53,18 @@ def find_losses(kb: KnowledgeBase, file_format: str, suffix: str) -> list[str]:
     if len(kb.value_table):
         lost.append(f"{plural(len(kb.value_table), 'value')} of attributes")
     if file_format == "triples":
+        wide = sum(len(key) != 3 for key in kb.rejected)
+        lost += [f"{plural(wide, 'known negative')} of relations that are not binary"] if wide else []
         others = sum(relation.count for relation in kb.relations.values() if relation.arity != 2)
         lost += [f"{plural(others, 'fact')} of relations that are not binary"] if others else []
     if suffix != ".csv":
         bad = [name for name in chain(kb.objects, kb.relations) if _breaks(name)]
         lost += [f"{plural(len(bad), 'name')} with a tab or newline, such as {shorten(bad[0])}"] if bad else []
     return lost
+
+
+def _negatives(kb: KnowledgeBase) -> list[str]:
+    return [plural(len(kb.rejected), "known negative")] if kb.rejected else []
 
 
 def _too_long_facts(kb: KnowledgeBase, file_format: str, suffix: str) -> list[str]:
@@ -99,10 +109,26 @@ def _fact_lines(kb: KnowledgeBase) -> Iterator[str]:
         yield f"{fact}\n"
     for attribute, name, value in kb.values():
         yield f"{format_name(attribute)}({format_name(name)}) = {value!r}.\n"
+    yield from review_lines(kb.provenance, kb.rejected)
+
+
+def review_lines(accepted: Mapping[FactKey, Provenance], rejected: Mapping[FactKey, Provenance]) -> Iterator[str]:
+    """Yield the lines of a `.facts` file that say which facts were accepted, and which proposals rejected.
+
+    >>> print(*review_lines({}, {("capital", "peru", "cusco"): Provenance("m.gaifman", "2026-05-01", 0.4)}))
+    %@ rejected ["m.gaifman", "2026-05-01", 0.4] capital(peru, cusco).
+    <BLANKLINE>
+    """
+    for kind, decided in ((PREDICTED, accepted), (REJECTED, rejected)):
+        for key, provenance in sorted(decided.items()):
+            yield f"{REVIEW_MARK} {kind} {json.dumps(provenance, ensure_ascii=False)} {Fact(key[0], key[1:])}\n"
 
 
 def table_lines(kb: KnowledgeBase, file_format: str, suffix: str) -> Iterator[str]:
     """Yield the lines of a table, with a header if the reader would detect another layout without one."""
+    if kb.provenance or kb.rejected:
+        yield from _reviewed_lines(kb, file_format, suffix)
+        return
     write = _row_writer(suffix)
     confidence = any(table.confidence is not None for table in kb.fact_tables.values())
     facts = (fact for fact in kb.facts() if _fits(fact, file_format, suffix))
@@ -112,6 +138,26 @@ def table_lines(kb: KnowledgeBase, file_format: str, suffix: str) -> Iterator[st
     if file_format == "nary" or not first or _needs_header("".join(first).encode(), confidence, suffix):
         yield write(_header_row(kb, file_format, confidence))
     yield from chain(first, lines)
+
+
+def _reviewed_lines(kb: KnowledgeBase, file_format: str, suffix: str) -> Iterator[str]:
+    """Yield the lines of a table with the columns of a review; those come before the objects if rows differ in length.
+
+    A rejected fact has the confidence 0.
+    """
+    write, at = _row_writer(suffix), 1 if file_format == "nary" else 4
+    header = _header_row(kb, file_format, True)
+    widest = max([1, *kb.fact_tables, *(len(key) - 1 for key in kb.rejected)])
+    header = [*header[:2], *(f"arg{i + 1}" for i in range(widest))] if file_format == "nary" else header
+    yield write([*header[:at], *REVIEW_COLUMNS, *header[at:]])
+    rows = ((fact, kb.provenance.get((fact.relation, *fact.objects))) for fact in kb.facts())
+    known = ((fact, review_cells(PREDICTED, own) if own else [""] * 4) for fact, own in rows)
+    negatives = ((Fact(key[0], key[1:], 0.0), review_cells(REJECTED, own)) for key, own in sorted(kb.rejected.items()))
+    for fact, review in chain(known, negatives):
+        cells = _cells(fact, file_format, True) if _fits(fact, file_format, suffix) else []
+        line = write([*cells[:at], *review, *cells[at:]])
+        if cells and not _is_too_long(line):
+            yield line
 
 
 def _needs_header(data: bytes, confidence: bool, suffix: str) -> bool:

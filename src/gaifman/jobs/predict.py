@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,7 @@ def predict_to_file(
         found = search.model.find_missing(
             search.relations, search.options, threads=threads, progress=report, store=RunProposals(run)
         )
+        found = replace(found, model_name=search.model_file.name)
         run.finish(target, lambda path: found.write(path, file_format, compressed=target.suffix == ".gz"))
     return found
 

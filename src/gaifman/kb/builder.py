@@ -14,6 +14,7 @@ from gaifman.config import DEFAULT_LIMITS, raise_limit_hint
 from gaifman.errors import InputError, Location, plural, shorten
 from gaifman.kb.knowledge_base import KnowledgeBase, Note, duplicate_notes, format_name
 from gaifman.kb.labels import NOTHING, Labels, Prefixes, compactor, usable_prefixes
+from gaifman.kb.reviews import FactKey, Provenance, Reviews
 from gaifman.kb.tables import (
     Duplicates,
     FactChunk,
@@ -262,6 +263,7 @@ class KnowledgeBaseBuilder:
         """Name → its best label so far."""
         self._prefixes: list[tuple[str, str]] = []
         """Prefixes that files declare, and the starts of IRIs that they stand for."""
+        self._reviews: dict[bool, dict[FactKey, Provenance]] = {True: {}, False: {}}
 
     def add_note(self, count: int, text: str, example: str = "", singular: str = "") -> None:
         """Add to the count of a note; the first example is kept. `singular` is the text for a count of one."""
@@ -277,6 +279,13 @@ class KnowledgeBaseBuilder:
     def add_prefixes(self, prefixes: Mapping[str, str]) -> None:
         """Add prefixes: names that begin with the IRI of one are shortened at the end, whatever file they are from."""
         self._prefixes += [item for item in prefixes.items() if item not in self._prefixes]
+
+    def add_review(self, key: FactKey, provenance: Provenance, accepted: bool, locate: Callable[[], Location]) -> None:
+        """Add the decision about a proposed fact; `key` has its relation and objects."""
+        if not accepted:
+            self.count_rows(1, locate)  # an accepted one is a fact, which is counted
+        self._reviews[accepted][key] = provenance
+        self._reviews[not accepted].pop(key, None)
 
     def encode_names(self, names: Sequence[str], locate: Callable[[int], Location]) -> Ints:
         """Encode names, shape (names,); `locate` gives the location of a position."""
@@ -399,7 +408,8 @@ class KnowledgeBaseBuilder:
         duplicates = self._with_folded(duplicates, tables, names)
         labels = self._object_labels(tables.objects, prefixes)
         notes = (*self._notes.values(), *duplicate_notes(tables, duplicates))
-        return KnowledgeBase(tables, notes, labels, MappingProxyType(prefixes) if prefixes else NOTHING)
+        reviews = Reviews(self._reviews[True], self._reviews[False]).renamed(compactor(prefixes))
+        return KnowledgeBase(tables, notes, labels, MappingProxyType(prefixes) if prefixes else NOTHING, reviews)
 
     def _final_names(self) -> tuple[npt.NDArray[np.object_], dict[str, str]]:
         """Return the names by number, shortened by prefixes, and the prefixes that shorten some."""

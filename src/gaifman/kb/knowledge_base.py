@@ -26,7 +26,8 @@ import numpy as np
 from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.config import MAX_ARITY, check_int, checked, checked_methods, unchecked
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
-from gaifman.kb.labels import NOTHING, Display, Labels, Prefixes, compact, expand, label_fact
+from gaifman.kb.labels import NOTHING, Display, Labels, Prefixes, compact, compactor, expand, label_fact
+from gaifman.kb.reviews import FactKey, Provenance, Reviews, fingerprint_with
 from gaifman.kb.split import TEST, VALID, FactParts, Split, SplitOptions, choose_parts
 from gaifman.kb.tables import (
     Duplicates,
@@ -325,6 +326,9 @@ class KnowledgeBase:
     prefixes: Prefixes = field(default_factory=lambda: NOTHING)
     """Prefix → the start of the IRIs that it stands for: `ex:berlin` is `http://example.org/berlin`."""
 
+    reviews: Reviews = field(default_factory=Reviews)
+    """All decisions about proposed facts; see `provenance` and `rejected`."""
+
     resources: ResourceCache = field(default_factory=ResourceCache, init=False)
     """What other packages make from it once, such as the database of its queries. Not compared, copied or pickled."""
 
@@ -350,6 +354,8 @@ class KnowledgeBase:
         text += f", {plural(len(self), 'fact')}"
         if self.attributes:
             text += f", {plural(len(self.attributes), 'attribute')} with {plural(len(self.value_table), 'value')}"
+        if self.rejected:
+            text += f", {plural(len(self.rejected), 'known negative')}"
         return f"<KnowledgeBase: {text}>"
 
     def _repr_html_(self) -> str:
@@ -374,7 +380,7 @@ class KnowledgeBase:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the content without what was computed from it."""
-        return KnowledgeBase, (self.content, self.notes, dict(self.labels), dict(self.prefixes))
+        return KnowledgeBase, (self.content, self.notes, dict(self.labels), dict(self.prefixes), self.reviews)
 
     def __contains__(self, fact: FactLike) -> bool:
         """Return whether the fact is known, with any confidence."""
@@ -485,8 +491,34 @@ class KnowledgeBase:
         known = {name: label for name, label in labels.items() if name in self.objects}
         if unknown := next((name for name in labels if name not in known), None):
             raise self._unknown("object", unknown, self.objects)
-        known = dict(sorted({**self.labels, **known}.items()))
-        return KnowledgeBase(self.content, self.notes, MappingProxyType(known), self.prefixes)
+        return replace(self, labels=MappingProxyType(dict(sorted({**self.labels, **known}.items()))))
+
+    # What people decided about proposed facts
+
+    @cached_property
+    def provenance(self) -> Mapping[FactKey, Provenance]:
+        """Facts that a model proposed and a person accepted, as (relation, object, …) → where they come from."""
+        return MappingProxyType({key: own for key, own in self.reviews.accepted.items() if key in self})
+
+    @cached_property
+    def rejected(self) -> Mapping[FactKey, Provenance]:
+        """Known negatives, as (relation, object, …): facts that a person rejected. No model proposes them again.
+
+        A rejected fact that becomes known is none of them.
+        """
+        left = {key: own for key, own in self.reviews.rejected.items() if key not in self and self._has_names(key)}
+        return MappingProxyType(left)
+
+    def rejected_tuples(self, relation: str) -> Ints:
+        """Shape (rejected, arity), int32, sorted: the object ids of a relation's known negatives."""
+        arity = self.content.arities[self._relation_id(relation)]
+        found = sorted([self.object_id(name) for name in key[1:]] for key in self.rejected if key[0] == relation)
+        return np.array(found, np.int32).reshape(-1, arity)
+
+    def _has_names(self, key: FactKey) -> bool:
+        number = self.content.relations.find(key[0])
+        known = number is not None and self.content.arities[number] == len(key) - 1
+        return known and all(self.objects.find(name) is not None for name in key[1:])
 
     # By number
 
@@ -623,8 +655,8 @@ class KnowledgeBase:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the content, 32 hexadecimal digits; independent of the order of reading and of the notes."""
-        return fingerprint(self.content)
+        """Hash of facts and known negatives, 32 hexadecimal digits; independent of the order of reading and notes."""
+        return fingerprint_with(fingerprint(self.content), self.rejected)
 
     @cached_property
     def schema(self) -> Schema:
@@ -654,7 +686,7 @@ class KnowledgeBase:
         append_facts(raw, map(self._compact, facts), {} if values is None else values, ())
         tables, duplicates = build_tables(raw)
         notes = (*self.notes, *duplicate_notes(tables, duplicates))
-        return KnowledgeBase(tables, notes, self.labels, self.prefixes)
+        return replace(self, content=tables, notes=notes)
 
     def _compact(self, fact: FactLike) -> FactLike:
         """Return a fact with prefixes in place of the start of IRIs."""
@@ -662,6 +694,26 @@ class KnowledgeBase:
             return fact
         relation, objects, confidence = as_fact(fact)
         return Fact(compact(relation, self.prefixes), tuple(compact(o, self.prefixes) for o in objects), confidence)
+
+    def with_reviews(
+        self, accepted: Mapping[FactKey, Provenance], rejected: Mapping[FactKey, Provenance]
+    ) -> KnowledgeBase:
+        """Return a knowledge base with accepted facts, and with rejected ones as known negatives.
+
+        A later decision replaces an earlier one.
+        """
+        decided = Reviews(dict(accepted), dict(rejected)).renamed(compactor(self.prefixes))
+        accepted, rejected = decided.accepted, decided.rejected
+        for key in rejected:
+            if key in self and key not in accepted:
+                raise KnowledgeBaseError(f"{_statement(key)} is rejected, and it is a fact of the knowledge base")
+            if not self._has_names(key):
+                raise self._unknown_fact(as_fact(key))
+        both = next((key for key in rejected if key in accepted), None)
+        if both:
+            raise KnowledgeBaseError(f"{_statement(both)} is both accepted and rejected")
+        extended = self.with_facts(key for key in accepted if key not in self)
+        return replace(extended, reviews=self.reviews.merge(decided))
 
     def without_facts(self, facts: Iterable[FactLike]) -> KnowledgeBase:
         """Return a knowledge base without some facts, but with all objects and relations."""
@@ -676,8 +728,7 @@ class KnowledgeBase:
             kept = np.ones(len(tables[arity]), bool)
             kept[rows] = False
             tables[arity] = _take_rows(tables[arity], np.flatnonzero(kept))
-        content = replace(self.content, facts=_drop_empty(tables))
-        return KnowledgeBase(content, self.notes, self.labels, self.prefixes)
+        return replace(self, content=replace(self.content, facts=_drop_empty(tables)))
 
     def extend_schema(self, relations: Mapping[str, int], attributes: Sequence[str] = ()) -> KnowledgeBase:
         """Return a knowledge base whose schema has these relations (name → arity) and attributes too.
@@ -746,8 +797,7 @@ class KnowledgeBase:
             for numbers in objects:
                 new[numbers] = is_new
         tables = {arity: _take_rows(table, rows[arity]) for arity, table in self.fact_tables.items()}
-        content = replace(self.content, facts=_drop_empty(tables))
-        train = KnowledgeBase(content, self.notes, self.labels, self.prefixes)
+        train = replace(self, content=replace(self.content, facts=_drop_empty(tables)))
         return train.induced(self.objects[i] for i in np.flatnonzero(~new).tolist()) if new.any() else train
 
     def _part(self, parts: FactParts, part: int) -> KnowledgeBase:
@@ -757,7 +807,8 @@ class KnowledgeBase:
             chosen = _take_rows(facts, np.flatnonzero(parts[arity] == part))
             raw.add_facts(chosen.relation, chosen.objects, chosen.confidence)
         tables = build_tables(_drop_unused(raw))[0]
-        return KnowledgeBase(tables, (), _labels_among(tables.objects, self.labels), self.prefixes)
+        labels, reviews = _labels_among(tables.objects, self.labels), Reviews(self.reviews.accepted)
+        return KnowledgeBase(tables, (), labels, self.prefixes, reviews)
 
     def induced(self, objects: Iterable[str]) -> KnowledgeBase:
         """Return the induced substructure of some objects: the facts among them, over the same schema."""
@@ -778,7 +829,7 @@ class KnowledgeBase:
         )
         names = SortedNames(self.objects[number] for number in members.tolist())
         content = replace(self.content, objects=names, facts=_drop_empty(tables), values=numbers)
-        return KnowledgeBase(content, self.notes, _labels_among(names, self.labels), self.prefixes)
+        return replace(self, content=content, labels=_labels_among(names, self.labels))
 
     def _to_raw(self, prefix: str = "") -> RawFacts:
         content = self.content
@@ -875,7 +926,8 @@ def _join(kbs: Sequence[KnowledgeBase], prefixes: Sequence[str]) -> KnowledgeBas
         prefix + name: label for kb, prefix in zip(kbs, prefixes, strict=True) for name, label in kb.labels.items()
     }
     notes = tuple(note for kb in kbs for note in kb.notes)
-    return KnowledgeBase(build_tables(whole)[0], notes, MappingProxyType(labels), _shared_prefixes(kbs))
+    reviews = Reviews.union(kb.reviews.with_prefix(prefix) for kb, prefix in zip(kbs, prefixes, strict=True))
+    return KnowledgeBase(build_tables(whole)[0], notes, MappingProxyType(labels), _shared_prefixes(kbs), reviews)
 
 
 def _shared_prefixes(kbs: Sequence[KnowledgeBase]) -> Prefixes:
@@ -903,6 +955,10 @@ def _check_labels(labels: Mapping[str, str]) -> None:
     for name, label in labels.items():
         if problem := name_problem(label):
             raise KnowledgeBaseError(f"the label of {shorten(repr(name))}: {problem}, got {shorten(repr(label))}")
+
+
+def _statement(key: FactKey) -> str:
+    return shorten(str(Fact(key[0], key[1:])).removesuffix("."), 80)
 
 
 def _take_rows(table: FactTable, rows: Longs) -> FactTable:

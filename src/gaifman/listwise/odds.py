@@ -63,7 +63,7 @@ STRAIGHT = np.array([0.0, *[1.0] * (len(KNOTS) + 1)])
 """The offset and the slopes of log-odds that stay as they are."""
 MIN_SLOPE, MAX_SLOPE, MAX_TOP_SLOPE, MAX_OFFSET = 0.1, 3.0, 1.0, 6.0
 """Above the last knot log-odds rise by no more than they did: too few held-out facts are there to tell."""
-POOLED_BEND_PENALTY, OWN_BEND_PENALTY = 20.0, 20.0
+POOLED_BEND_PENALTY, OWN_BEND_PENALTY = 5.0, 20.0
 """As those of the weights; chosen on facts held out of the demo, UMLS and WN18RR."""
 MAX_BASE, MAX_SHARE_WEIGHT, MAX_KNOWN_WEIGHT = 4.0, 3.0, 6.0
 """More would say more than held-out facts can: if more facts are said to be missing than there are likely candidates,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gaifman.config import Deadline, no_deadline
-from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.kb.tables import Floats, Ints, Longs, rows_in
 from gaifman.listwise.mining import NOTHING
 from gaifman.listwise.scoring import ListwisePredictor
 from gaifman.ranking.candidates import NO_TYPES, QueryPattern, select_candidates
@@ -50,6 +50,8 @@ class Proposer(NamedTuple):
     """The objects that can be at each position, ascending."""
     most_known: tuple[Floats, ...]
     """Object → log(1 + its facts), for each position: no question about it has more known answers."""
+    rejected: Ints
+    """Shape (rejected, arity), int32: known negatives, which are not proposed."""
 
     @classmethod
     def of(cls, predictor: ListwisePredictor) -> Proposer:
@@ -57,17 +59,19 @@ class Proposer(NamedTuple):
         facts = predictor.kb.tuples(predictor.scorer.relation)
         pools = tuple(_pool(predictor, facts, position) for position in range(predictor.arity))
         counts = (np.bincount(column, minlength=len(predictor.kb.objects)) for column in facts.T)
-        return cls(predictor, facts, pools, tuple(np.log1p(own) for own in counts))
+        rejected = predictor.kb.rejected_tuples(predictor.scorer.relation)
+        return cls(predictor, facts, pools, tuple(np.log1p(own) for own in counts), rejected)
 
     @property
     def candidates(self) -> int:
         """How many tuples can be proposed; for more than two positions, at most."""
         if self.predictor.arity <= 2:
-            return int(np.prod([len(pool) for pool in self.pools], dtype=np.int64)) - self._known_candidates()
+            every = int(np.prod([len(pool) for pool in self.pools], dtype=np.int64))
+            return every - self._candidates_in(self.facts) - self._candidates_in(self.rejected)
         return sum(len(self.questions(i)) * len(self.pools[i]) for i in range(self.predictor.arity))
 
-    def _known_candidates(self) -> int:
-        inside = [np.isin(column, pool) for column, pool in zip(self.facts.T, self.pools, strict=True)]
+    def _candidates_in(self, tuples: Ints) -> int:
+        inside = [np.isin(column, pool) for column, pool in zip(tuples.T, self.pools, strict=True)]
         return int(np.logical_and.reduce(inside).sum())
 
     def positions(self) -> list[int]:
@@ -146,8 +150,8 @@ class Proposer(NamedTuple):
         return self.predictor.estimate(tuples, hide_nothing(len(tuples)), budget).values
 
     def _excluded(self, tuples: Ints, deadline: Deadline) -> np.ndarray:
-        """Shape (n,): which tuples no list of answers has, by constraints."""
-        found, checker = np.zeros(len(tuples), bool), self.predictor.constraints
+        """Shape (n,): which tuples no list of answers has: known negatives, and those excluded by constraints."""
+        found, checker = rows_in(tuples, self.rejected), self.predictor.constraints
         for rule in () if checker is None else checker.rules(deadline):
             if rule.excludes:
                 found |= rule.certainty(tuples, hide_nothing(len(tuples))) >= 1

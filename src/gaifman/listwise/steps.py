@@ -39,7 +39,7 @@ import numpy.typing as npt
 
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.links import RelationLink, find_links
-from gaifman.kb.tables import FactTable, Floats, Ints, Longs, concatenate_ranges, freeze
+from gaifman.kb.tables import FactTable, Floats, Ints, Longs, concatenate_ranges, freeze, row_ids
 from gaifman.kernels.listwise import Marks
 from gaifman.kernels.walks import StepTable
 from gaifman.logic.ast import (
@@ -161,6 +161,15 @@ class StepIndex:
     def forwards(self) -> Bools:
         """Shape (labels,): whether a step leads to a later position of the fact."""
         return freeze(np.array([label.source < label.target for label in self.labels], bool))
+
+    @cached_property
+    def unlinked(self) -> Bools:
+        """Shape (facts,): whether no other fact with as many objects has the same ones, in any order."""
+        found = np.ones(sum(map(len, self.kb.fact_tables.values())), bool)
+        for arity, table in self.kb.fact_tables.items():
+            offset, ids = self.kb.fact_offsets[arity], row_ids(np.sort(table.objects, axis=1))[0]
+            found[offset : offset + len(table)] = np.bincount(ids)[ids] == 1 if len(table) else True
+        return freeze(found)
 
     @cached_property
     def redundant(self) -> Bools:

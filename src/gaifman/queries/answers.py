@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from gaifman._html import bold, code, muted, paragraph, stack, table
+from gaifman._tables import Columns, TableResult, name_columns
 from gaifman.config import DEFAULT_BUDGET, Budget, check_int, checked
 from gaifman.errors import FormulaError, LimitError, plural, similar_names
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -77,7 +78,7 @@ class PreparedQuery:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answers:
+class Answers(TableResult):
     """Answers of a query, sorted by the names of their objects.
 
     A sentence, a query without variables, has one empty answer if it is true.
@@ -127,6 +128,12 @@ class Answers:
         """Yield the answers by name."""
         name = self.kb.objects.__getitem__
         return (tuple(map(name, row)) for row in self.tuples.tolist())
+
+    def columns(self) -> Columns:
+        """One column for each variable, and one of labels if there are some; of a sentence, whether it is true."""
+        if not self.variables:
+            return {"answer": [len(self) > 0]}
+        return name_columns(self.variables, list(self), shown=list(self.shown()) if self.kb.labels else None)
 
     def __repr__(self) -> str:
         more = " and more" if self.truncated else ""

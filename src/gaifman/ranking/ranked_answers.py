@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import bar, code, muted, paragraph, stack, table
+from gaifman._tables import Columns, TableResult, name_columns
 from gaifman.config import Deadline, no_deadline
 from gaifman.errors import escape_unprintable, plural
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -195,7 +196,7 @@ class _Once:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RankedAnswers:
+class RankedAnswers(TableResult):
     """Answers, the most probable first; ties are ordered by object id.
 
     Iterate over it, index it, or print it as a table.
@@ -281,6 +282,18 @@ class RankedAnswers:
         more = [f"… and {rest:,} more"] if rest > 0 else []
         among = [] if self.answer_set is None else [str(self.answer_set)]
         return "\n".join([self.shown_query, *lines, *more, *self.footnotes, *among, str(self.considered)])
+
+    def columns(self) -> Columns:
+        """The variables, then the probability with its standard error, and what is said of each answer."""
+        listed = list(self)
+        own = {
+            **self.estimates.columns(),
+            "known": [one.known for one in listed],
+            "conflicts": ["; ".join(conflict.message for conflict in one.conflicts) for one in listed],
+            "covered": [one.covered for one in listed],
+        }
+        shown = [one.shown for one in listed] if self.kb.labels else None
+        return name_columns(self.variables, [one.names for one in listed], own, shown)
 
     @property
     def footnotes(self) -> list[str]:
@@ -468,10 +481,21 @@ def _choose_tuples(predictor: Predictor, pattern: QueryPattern, options: Ranking
     known, rows = rows_in(tuples, answers), np.arange(len(tuples))
     if options.known == "exclude":
         rows, description = rows[~known], f"{description}, without known answers"
+    false = _known_negatives(predictor, tuples[rows])
+    if false.any():
+        rows, description = rows[~false], f"{description}, without {plural(int(false.sum()), 'known negative')}"
     hidden = predictor.hidden_facts(tuples[rows], options.deadline.limit_budget())
     kept = known[rows] | ~_left_out(predictor, pattern, tuples[rows], hidden, options)
     tuples, known = tuples[rows[kept]], known[rows[kept]]
     return _ChosenTuples(tuples, known, hidden.select(np.flatnonzero(kept)), description, int((~kept).sum()))
+
+
+def _known_negatives(predictor: Predictor, tuples: Ints) -> Bools:
+    """Shape (b,): which tuples a person rejected; only of a relation."""
+    relation = predictor.query.atomic_relation
+    if relation is None or relation not in predictor.kb.relations:
+        return np.zeros(len(tuples), bool)
+    return rows_in(tuples, predictor.kb.rejected_tuples(relation))
 
 
 def _left_out(

@@ -209,6 +209,14 @@ class RankMetrics:
         found |= {"mean_rank": self.mean_rank.as_dict(), "mrr": self.mrr.as_dict()}
         return found | {f"hits@{most}": figure.as_dict() for most, figure in self.hits.items()}
 
+    def as_columns(self) -> dict[str, float]:
+        """The metrics as one row: `mrr`, `mrr_low`, `mrr_high` and so on."""
+        named = {"mean_rank": self.mean_rank, "mrr": self.mrr} | {f"hits@{k}": hits for k, hits in self.hits.items()}
+        found: dict[str, float] = {"facts": self.facts, "ranks": self.ranks}
+        for name, figure in named.items():
+            found |= {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
+        return found
+
 
 def compute_metrics(ranks: Floats, fact_ids: npt.NDArray[np.integer], seed: int = 0) -> RankMetrics:
     """The metrics of ranks (at least one); `fact_ids` are the facts that they belong to.

@@ -29,7 +29,7 @@ from gaifman.config import ExampleConfig, check_int
 from gaifman.errors import KnowledgeBaseError, plural
 from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints, Longs, freeze
+from gaifman.kb.tables import Floats, Ints, Longs, freeze, rows_in
 from gaifman.logic.ast import Atom, Query
 from gaifman.queries.answers import answers
 from gaifman.queries.witnesses import is_monotone, witnesses
@@ -92,6 +92,8 @@ class TrainingExamples:
         self._twins = None if _is_atom(query) else TwinSampler(self.graph, query, self.answers, self._hidden)
         self.constraints = constraints or Constraints()
         """The declared constraints."""
+        self.rejected = _known_negatives(kb, query)
+        """Shape (r, n), int32: facts of a relation that a person rejected. They are negatives."""
         self._known = None if known is None else _check_known(kb, known, len(query.variables))
         chosen, unused = self._choose_held_out()
         unused |= self._can_hide.any() & ~self._can_hide
@@ -100,6 +102,7 @@ class TrainingExamples:
         self.training_rows: Longs = np.flatnonzero(~unused & ~chosen)
         """Shape (training,), int64: rows of the other answers, without those from which a fact of a held-out answer is
         hidden, and without those whose truth cannot be hidden if others' can."""
+        self._rejected_of = _negatives_by_answer(self.rejected, self.answers, self.training_rows)
         # A held-out answer can be a negative in training, as a missing fact can, unless every tuple is known. The
         # negatives of held-out answers exclude all answers, as those of test facts do.
         self._held_out_sampler = self._sampler(self.answers)
@@ -146,7 +149,19 @@ class TrainingExamples:
         for begin in range(first * size, len(order), size):
             rows = order[begin : begin + size]
             found = self._negative_sampler.sample(self._training_numbers(rows), self.config.negatives, key)
-            yield self.make_block(rows, found)
+            yield self.make_block(rows, self._with_rejected(rows, found, epoch))
+
+    def _with_rejected(self, rows: Longs, found: Negatives, epoch: int) -> Negatives:
+        """Return negatives of some answers in which known ones replace drawn ones, others in the next epoch."""
+        if not len(self.rejected):
+            return found
+        tuples = found.tuples.copy()
+        for source, row in enumerate(rows.tolist()):
+            if row in self._rejected_of:
+                own, at = self._rejected_of[row], np.flatnonzero(found.sources == source)
+                turns = (epoch * len(at) + np.arange(min(len(at), len(own)))) % len(own)
+                tuples[at[: len(turns)]] = own[turns]
+        return Negatives(freeze(tuples), found.sources)
 
     def sample_negatives(self, rows: Longs, negatives: int = 1, epoch: int = 0) -> Ints:
         """Return negatives (c, n) of some training answers, given by row."""
@@ -186,7 +201,8 @@ class TrainingExamples:
         A share `missing` of all answers is assumed to be missing from the knowledge base.
         """
         negatives = Negatives(block.negatives, block.sources)
-        return self._held_out_sampler.true_shares(block.rows, negatives, missing)
+        shares = self._held_out_sampler.true_shares(block.rows, negatives, missing)
+        return np.where(rows_in(block.negatives, self.rejected), 0.0, shares) if len(self.rejected) else shares
 
     def _sampler(self, answers: Ints, others: BoolArray | None = None) -> NegativeSampler:
         """Return a sampler whose negatives are none of these answers, nor of others, a mask of all answers."""
@@ -279,6 +295,31 @@ def _cut_groups(groups: Keys, count: int) -> tuple[int, int]:
         return count, end
     begin = int(np.searchsorted(groups, groups[count - 1]))
     return begin, begin
+
+
+def _known_negatives(kb: KnowledgeBase, query: Query) -> Ints:
+    """Return the known negatives of a relation; none of other queries."""
+    relation = query.atomic_relation
+    known = relation is not None and relation in kb.relations
+    return kb.rejected_tuples(relation) if relation and known else np.zeros((0, len(query.variables)), np.int32)
+
+
+def _negatives_by_answer(rejected: Ints, answers: Ints, rows: Longs) -> dict[int, Ints]:
+    """Return row → the known negatives that share an object with this answer, one of some rows.
+
+    Each negative is with the first such answer, or with the first of all.
+    """
+    if not len(rejected) or not len(rows):
+        return {}
+    first: dict[tuple[int, int], int] = {}
+    for position, column in enumerate(answers[rows].T.tolist()):
+        for row, obj in zip(rows.tolist(), column, strict=True):
+            first.setdefault((position, obj), row)
+    found: dict[int, list[list[int]]] = {}
+    for objects in rejected.tolist():
+        shared = (first[place] for place in enumerate(objects) if place in first)
+        found.setdefault(next(shared, int(rows[0])), []).append(objects)
+    return {row: np.array(own, np.int32) for row, own in found.items()}
 
 
 def held_out_facts(facts: Ints, config: ExampleConfig) -> Longs:

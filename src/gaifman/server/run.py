@@ -22,6 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gaifman.completion import load
 from gaifman.errors import GaifmanError, OutputError, shorten
+from gaifman.io.database_urls import hide_password
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.server.app import create_app
 from gaifman.server.edits import EDITS_SUFFIX, EditsFile
@@ -108,7 +109,9 @@ def find_edits_file(kb: str, path: str | None, *, needed: bool) -> EditsFile | N
         beside = _path_beside(kb)
         return EditsFile(beside) if needed or beside.exists() else None
     if needed:
-        raise OutputError(f"{kb} is not a file, so there is no place for added facts", hint="name a file with --edits")
+        raise OutputError(
+            f"{hide_password(kb)} is not a file, so there is no place for added facts", hint="name a file with --edits"
+        )
     return None
 
 

@@ -25,10 +25,21 @@ SCHEMAS = [
         ["0.5::parent(ann, bob).", "parent(ann, cleo)."],
     ),
     (
-        "CREATE TABLE gave (who VARCHAR, what INTEGER, whom VARCHAR)",
-        "INSERT INTO gave VALUES ('ann', 7, 'bob')",
-        ["gave(ann, 7, bob)."],
+        "CREATE TABLE gave (who VARCHAR, what_id INTEGER, whom VARCHAR)",
+        "INSERT INTO gave VALUES ('ann', 7, 'bob'), ('ann', 8, NULL)",
+        ["gave(ann, 'what/7', bob)."],
     ),
+    (
+        "CREATE TABLE rated (user_id INTEGER, item_id INTEGER, confidence DOUBLE)",
+        "INSERT INTO rated VALUES (7, 7, 0.5), (7, 8, NULL)",
+        ["0.5::rated('user/7', 'item/7').", "rated('user/7', 'item/8')."],
+    ),
+    (
+        "CREATE TABLE city (id INTEGER, area DOUBLE)",
+        "INSERT INTO city VALUES (7, 105.5), (8, NULL)",
+        ["area(city/7) = 105.5"],
+    ),
+    ("CREATE TABLE person (id INTEGER)", "INSERT INTO person VALUES (7)", ["person('person/7')."]),
     (
         "CREATE TABLE likes (a VARCHAR, confidence DOUBLE, b VARCHAR)",
         "INSERT INTO likes VALUES ('ann', 0.25, 'bob')",
@@ -96,11 +107,23 @@ def test_every_table_is_read_or_the_named_one(tmp_path: Path, make) -> None:  # 
 
 
 @pytest.mark.parametrize("make", [make_duckdb, make_sqlite])
-def test_a_null_name_is_an_error_with_its_row(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
+def test_a_row_with_a_null_name_is_skipped_and_noted(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
     path = make(
         tmp_path / "x.db",
         "CREATE TABLE t (head VARCHAR, relation VARCHAR, tail VARCHAR)",
         "INSERT INTO t VALUES ('a', 'r', 'b'), ('a', NULL, 'c')",
+    )
+    kb = read(path)
+    assert contents(kb) == ["r(a, b)."]
+    assert f"1 row with NULL skipped, such as {path}, table t" in map(str, kb.notes)
+
+
+@pytest.mark.parametrize("make", [make_duckdb, make_sqlite])
+def test_an_empty_name_is_an_error_with_its_row(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
+    path = make(
+        tmp_path / "x.db",
+        "CREATE TABLE t (head VARCHAR, relation VARCHAR, tail VARCHAR)",
+        "INSERT INTO t VALUES ('a', 'r', 'b'), ('a', '', 'c')",
     )
     with pytest.raises(InputError) as caught:
         read(path)

@@ -222,8 +222,8 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", [None, 5, b"x"])
 def test_other_types_than_paths_are_refused(name: object) -> None:
-    with pytest.raises(ArgumentError, match="sources must be a string or a path"):
-        read(name)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=f"{name} cannot be read"):
+        read(name)
     with pytest.raises(ArgumentError, match="path must be a string or a path"):
         write(KnowledgeBase.from_facts([]), name)  # type: ignore[arg-type]
 

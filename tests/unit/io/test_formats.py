@@ -117,9 +117,12 @@ def test_the_delimiter_gives_all_rows_equally_many_columns(text: bytes, end: str
     assert detect_delimiter(text, end) == mark
 
 
-def test_decimal_commas_are_not_delimiters(tmp_path: Path) -> None:
+def test_decimal_commas_are_neither_delimiters_nor_names(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("ann;age;80,5\nbob;age;70,2\n")
-    assert [str(fact) for fact in read(tmp_path / "x.csv").facts()] == ["age(ann, '80,5').", "age(bob, '70,2')."]
+    with pytest.raises(InputError, match="the numbers have commas"):
+        read(tmp_path / "x.csv")
+    kb = read(tmp_path / "x.csv", format="triples")
+    assert [str(fact) for fact in kb.facts()] == ["age(ann, '80,5').", "age(bob, '70,2')."]
 
 
 def test_our_csv_with_a_newline_in_its_first_cell_comes_back(tmp_path: Path) -> None:

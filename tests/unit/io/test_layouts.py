@@ -8,17 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.errors import InputError, Location
+from gaifman.io.cells import DECIMAL, is_number, parse_numbers
 from gaifman.io.tabular import (
-    DECIMAL,
     DEFAULT_LAYOUTS,
     LayoutProblem,
     RowBatch,
     TableLayout,
     add_rows,
     detect_layout,
-    is_number,
     layout_for_format,
-    parse_numbers,
 )
 from gaifman.kb.builder import KnowledgeBaseBuilder
 

@@ -231,7 +231,7 @@ def test_a_missing_file_is_an_error_with_suggestions(tmp_path: Path) -> None:
         read(tmp_path / "nowhere" / "x.tsv")
     with pytest.raises(InputError, match="is a folder"):
         read(tmp_path)
-    with pytest.raises(InputError, match="no file to read"):
+    with pytest.raises(InputError, match="nothing to read"):
         read()
 
 

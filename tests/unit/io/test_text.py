@@ -58,7 +58,7 @@ def test_triples_are_those_of_the_plain_reader(tmp_path_factory, rows, end: str,
     path = tmp_path_factory.mktemp("io") / "x.tsv"
     path.write_bytes("".join("\t".join(row) + end for row in rows).encode())
     expected = KnowledgeBase.from_facts([(relation, head, tail) for head, relation, tail in rows])
-    assert read(path) == expected
+    assert read(path, format="triples") == expected
     builder = KnowledgeBaseBuilder()
     read_table(read_blocks(InputFile.from_path(path), Limits(), size=size), ".tsv", "triples", builder)
     found = builder.build()

@@ -199,6 +199,6 @@ def test_odds_bend_where_a_line_does_not_fit() -> None:
     odds = fit_odds(sample).at(MISSING)
     p = odds.probabilities(evidence)
     assert p[:300].mean() == pytest.approx(0.97, abs=0.05)
-    assert p[300:].sum() == pytest.approx(true[300:].sum(), rel=0.3)
+    assert p[300:].sum() == pytest.approx(true[300:].sum(), rel=0.5)
     straight = Odds(odds.base, odds.weights).probabilities(evidence)
     assert abs(straight[:300].mean() - 0.97) > abs(p[:300].mean() - 0.97)
