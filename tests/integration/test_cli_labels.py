@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import partial
 from pathlib import Path
 
@@ -61,6 +62,41 @@ def test_answer_explain_and_predict(tmp_path: Path) -> None:
     head, row = (tmp_path / "x.tsv").read_text().splitlines()
     assert head.startswith("head\thead_label\trelation\ttail\ttail_label\t")
     assert row.startswith("p0\tAnn\tworks\tt0\tUlm (t0)\t")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_predictions_with_labels_are_reviewed_and_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    missing, new = str(tmp_path / f"missing.{suffix}"), str(tmp_path / "new.duckdb")
+    here("predict", "m.gaifman", "kb.tsv", "-o", missing, "--why", *NAMED)
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\nr\n"))
+    done = here("review", missing)
+    assert "works(Ann, 'Ulm (t0)')" in done.stderr
+    assert "head_label" not in done.stderr
+    here("add", "kb.tsv", str(tmp_path / f"missing.reviewed.csv"), "-o", new, *NAMED)
+    kb = gaifman.read(new)
+    assert ("works", "p0", "t0") in kb.provenance
+    assert kb.labels["p0"] == "Ann"
+    if suffix == "jsonl":
+        facts = gaifman.read(missing)
+        assert ("works", "p0", "t0") in facts
+        assert facts.labels["p0"] == "Ann"
+
+
+def test_rows_have_labels_beside_names() -> None:
+    rows = here("query", "kb.tsv", "lives('Ann', y)", "--why", "--format", "csv", *NAMED).stdout
+    assert rows == 'y,y_label,facts,facts_labels\nt0,Ulm (t0),"lives(p0, t0).","lives(Ann, \'Ulm (t0)\')."\n'
+    assert here("query", "kb.tsv", "lives('p0', y)", "--format", "csv").stdout == "y\nt0\n"
+    words = ("m.gaifman", "kb.tsv", "works('Ann', y)")
+    assert here("answer", *words, "--format", "csv", *NAMED).stdout.startswith("y,y_label,probability,")
+    bare = here("answer", "m.gaifman", "kb.tsv", "works('p0', y)", "--format", "csv").stdout
+    assert bare.startswith("y,probability,")
+    rows = here("explain", *words, "--answer", "t0", "--format", "csv", *NAMED).stdout
+    assert rows.splitlines()[0].endswith(",formula_labels,facts_labels")
+    assert here("predict", *words[:2], "--format", "csv", *NAMED).stdout.startswith("head,head_label,relation,")
+    rows = here("neighbourhood", "kb.tsv", "Ann", "--format", "csv", *NAMED).stdout
+    assert rows.startswith("draw,object,distance,object_label\n1,p0,0,Ann\n")
 
 
 def test_commands_about_a_knowledge_base(tmp_path: Path) -> None:

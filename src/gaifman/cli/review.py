@@ -234,11 +234,12 @@ def _describe(table: ProposalTable, row: int) -> str:
     from gaifman.review import statement
 
     p = table.probability(row)
-    head = [click.style(escape_unprintable(statement(table.key(row))), bold=True)]
+    head = [click.style(escape_unprintable(statement(table.shown_key(row))), bold=True)]
     head += [] if p is None else [format_probability(p)]
-    used = {table.facts.relation, *table.facts.objects, *map(table.column, NOT_SHOWN)}
+    used = {table.facts.relation, *table.facts.objects, *table.labels.values(), *map(table.column, NOT_SHOWN)}
+    used |= {table.column(name) for name in ("reason", "facts") if table.column(f"{name}_labels") is not None}
     said = [
-        f"  {escape_unprintable(name.strip())}: {escape_unprintable(cell)}"
+        f"  {escape_unprintable(name.strip().removesuffix('_labels'))}: {escape_unprintable(cell)}"
         for i, (name, cell) in enumerate(zip(table.names, table.rows[row], strict=True))
         if i not in used and cell.strip()
     ]

@@ -246,9 +246,9 @@ def test_names_that_rdf_cannot_have_are_refused(tmp_path: Path) -> None:
 def test_names_that_are_no_iris_are_urns_in_a_file_that_gaifman_wrote(tmp_path: Path) -> None:
     first = KnowledgeBase.from_facts([("capital", "france", "paris"), ("country", "new peru"), ("city", "lima")])
     write(first, tmp_path / "kb.nt")
-    kb, key = read(tmp_path / "kb.nt"), ("capital", "new peru", "lima")
+    kb = read(tmp_path / "kb.nt")
     assert kb == first
-    accepted = {key: Provenance()}
+    accepted: dict[FactKey, Provenance] = {("capital", "new peru", "lima"): Provenance()}
     write_additions(tmp_path / "kb.nt", tmp_path / "new.nt", kb.with_reviews(accepted, {}), accepted, {})
     assert dict(read(tmp_path / "new.nt").provenance) == accepted
 
@@ -256,8 +256,8 @@ def test_names_that_are_no_iris_are_urns_in_a_file_that_gaifman_wrote(tmp_path: 
 @pytest.mark.parametrize("suffix", [".nt", ".ttl"])
 def test_rdf_that_is_written_has_reviews_with_whole_iris(tmp_path: Path, suffix: str) -> None:
     (tmp_path / "kb.ttl").write_text(TURTLE)
-    rejected = {(":capital", ":peru", ":cusco"): Provenance("m", "2026-05-01", 0.25)}
-    accepted = {(":city", ":peru"): Provenance("m")}
+    rejected: dict[FactKey, Provenance] = {(":capital", ":peru", ":cusco"): Provenance("m", "2026-05-01", 0.25)}
+    accepted: dict[FactKey, Provenance] = {(":city", ":peru"): Provenance("m")}
     kb = read(tmp_path / "kb.ttl").with_reviews(accepted, rejected)
     write(kb, tmp_path / f"new{suffix}", lossy=True)
     whole = read(tmp_path / f"new{suffix}", iris="full")
@@ -270,7 +270,9 @@ def test_rdf_that_is_written_has_reviews_with_whole_iris(tmp_path: Path, suffix:
 
 def test_a_review_is_kept_by_files_with_prefixes(tmp_path: Path) -> None:
     (tmp_path / "kb.ttl").write_text(TURTLE)
-    rejected = {(f"{EX}capital", f"{EX}peru", f"{EX}cusco"): Provenance("m", "2026-05-01", 0.25)}
+    rejected: dict[FactKey, Provenance] = {
+        (f"{EX}capital", f"{EX}peru", f"{EX}cusco"): Provenance("m", "2026-05-01", 0.25)
+    }
     kb = read(tmp_path / "kb.ttl").with_reviews({}, rejected)
     assert list(kb.rejected) == [(":capital", ":peru", ":cusco")]
     write(kb, tmp_path / "kb.duckdb")

@@ -13,6 +13,7 @@ import gaifman
 from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, union
 from gaifman.kb.labels import Display, compact, expand, usable_prefixes
+from gaifman.kb.reviews import Provenance
 from gaifman.kb.tables import SortedNames
 
 LABELS = {"Q142": "France", "Q90": "Paris", "Q230": "Georgia", "Q1428": "Georgia", "Q994": "Tbilisi"}
@@ -157,3 +158,28 @@ def test_prefixes_of_a_union() -> None:
         for name, start in (("e:a", "http://1/"), ("e:b", "http://2/"))
     )
     assert union([one, two]).prefixes == {"e": "http://e/"}
+
+
+def test_every_change_keeps_labels_prefixes_and_reviews() -> None:
+    facts = [("r", "e:a", "e:b"), ("r", "e:b", "e:c"), ("r", "e:c", "e:a"), ("r", "e:a", "e:c")]
+    plain = KnowledgeBase(KnowledgeBase.from_facts(facts).content, prefixes={"e": "http://e/"})
+    kb = plain.with_labels({"e:a": "A"}).with_reviews(
+        {("r", "http://e/a", "http://e/b"): Provenance("m")}, {("r", "http://e/b", "http://e/a"): Provenance("m")}
+    )
+    split = kb.split(valid=1, test=0, new_objects=True)
+    changed = [
+        kb.with_labels({"e:b": "B"}),
+        kb.with_facts([("r", "http://e/c", "e:b")]),
+        kb.without_facts([("r", "e:c", "e:a")]),
+        kb.extend_schema({"r": 2, "s": 1}),
+        kb.induced(["e:a", "e:b"]),
+        union([kb, KnowledgeBase.from_facts([("r", "x", "y")])]),
+        pickle.loads(pickle.dumps(kb)),
+        split.train,
+    ]
+    for one in changed:
+        assert one.labels["e:a"] == "A"
+        assert one.prefixes == {"e": "http://e/"}
+        assert list(one.rejected) == [("r", "e:b", "e:a")]
+    assert all(("r", "e:a", "e:b") in one.provenance for one in changed[:-1])
+    assert [*split.train.provenance, *split.valid.provenance] == [("r", "e:a", "e:b")]
