@@ -74,7 +74,7 @@ def test_predictions_with_labels_are_reviewed_and_added(
     done = here("review", missing)
     assert "works(Ann, 'Ulm (t0)')" in done.stderr
     assert "head_label" not in done.stderr
-    here("add", "kb.tsv", str(tmp_path / f"missing.reviewed.csv"), "-o", new, *NAMED)
+    here("add", "kb.tsv", str(tmp_path / "missing.reviewed.csv"), "-o", new, *NAMED)
     kb = gaifman.read(new)
     assert ("works", "p0", "t0") in kb.provenance
     assert kb.labels["p0"] == "Ann"
