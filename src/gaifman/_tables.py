@@ -66,16 +66,28 @@ class TableResult:
 
 
 def name_columns(
-    variables: Sequence[str], rows: Sequence[Sequence[str]], own: Mapping[str, Sequence[Any]] | None = None
+    variables: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    own: Mapping[str, Sequence[Any]] | None = None,
+    shown: Sequence[Sequence[str]] | None = None,
 ) -> Columns:
     """One column for each variable, then more columns; a variable with the name of one of those gets a `?`.
 
+    With `shown`, rows of labels, a column of labels stands beside each.
+
     >>> name_columns(["x", "known"], [("ann", "bob")], {"known": [True]})
     {'x': ['ann'], '?known': ['bob'], 'known': [True]}
+    >>> name_columns(["x"], [("Q64",)], shown=[("Berlin",)])
+    {'x': ['Q64'], 'x_label': ['Berlin']}
     """
     more = own or {}
-    names = [f"?{name}" if name in more else name for name in variables]
-    return {name: [row[i] for row in rows] for i, name in enumerate(names)} | {**more}
+    taken = {*more, *(f"{name}_label" for name in variables if shown is not None)}
+    found: dict[str, Sequence[Any]] = {}
+    for i, name in enumerate(variables):
+        found[f"?{name}" if name in taken else name] = [row[i] for row in rows]
+        if shown is not None:
+            found[f"{name}_label"] = [row[i] for row in shown]
+    return found | {**more}
 
 
 def columns_from(rows: Sequence[Mapping[str, Any]]) -> Columns:

@@ -32,6 +32,7 @@ from gaifman.io.files import atomic_write
 from gaifman.io.model_file import Arrays
 from gaifman.io.results import FACT_FORMATS, result_format, write_blocks, write_facts
 from gaifman.kb.knowledge_base import Fact, format_name
+from gaifman.kb.labels import NOTHING, Labels, chosen_labels, label_fact, label_names
 from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.proposer import Proposer
 from gaifman.listwise.scoring import ListwisePredictor
@@ -55,6 +56,13 @@ class BestReason(NamedTuple):
     """The formula with the names of the objects; empty if no formula with facts raises the probability."""
     facts: tuple[Fact, ...]
     """The facts that make it true; if they are many, those that link the objects."""
+    labelled: str = ""
+    """The formula with labels for the objects; empty if the knowledge base has no labels."""
+
+    @property
+    def shown(self) -> str:
+        """The formula as it is shown: with labels for the objects that have one."""
+        return self.labelled or self.formula
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,8 @@ class MissingFact:
     """The constraints that make it less probable."""
     reason: BestReason | None = None
     """What speaks most for it; None if it was not asked for."""
+    labels: Labels = field(default_factory=dict, repr=False)
+    """Object → how it is shown, for the objects here that have a label."""
 
     @property
     def fact(self) -> Fact:
@@ -85,13 +95,13 @@ class MissingFact:
 
     @property
     def statement(self) -> str:
-        """The fact without its probability: `capital(peru, lima)`."""
-        return str(Fact(self.relation, self.objects)).removesuffix(".")
+        """The fact without its probability, with labels: `capital(peru, lima)`."""
+        return _texts([Fact(self.relation, self.objects)], self.labels)
 
     @property
     def note(self) -> str:
         """The facts behind it, and its conflicts."""
-        because = [_texts(self.reason.facts)] if self.reason and self.reason.facts else []
+        because = [_texts(self.reason.facts, self.labels)] if self.reason and self.reason.facts else []
         return "; ".join([*because, *(escape_unprintable(conflict.message) for conflict in self.conflicts)])
 
     def __str__(self) -> str:
@@ -109,7 +119,9 @@ class MissingFact:
         if self.reason is not None:
             found["reason"] = self.reason.formula
             found["facts"] = [str(fact) for fact in self.reason.facts]
-        return found
+            if self.reason.labelled:
+                found["reason_labels"] = self.reason.labelled
+        return found | ({"labels": dict(self.labels)} if self.labels else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +264,10 @@ class MissingFacts(TableResult):
         own = tuples[row : row + 1]
         names = tuple(predictor.kb.object_name(number) for number in own[0].tolist())
         conflicts = predictor.conflicts(own, hide_nothing(1))
-        return MissingFact(
-            relation, names, float(probabilities[row]), row + 1, conflicts, self.reasons.get((relation, row))
-        )
+        reason = self.reasons.get((relation, row))
+        named = [fact for conflict in conflicts for fact in conflict.facts] + list(reason.facts if reason else ())
+        labels = chosen_labels([*names, *(name for fact in named for name in fact.objects)], predictor.kb.display)
+        return MissingFact(relation, names, float(probabilities[row]), row + 1, conflicts, reason, labels)
 
     @property
     def expected(self) -> float:
@@ -267,8 +280,12 @@ class MissingFacts(TableResult):
 
     def _columns(self, facts: Sequence[MissingFact]) -> Columns:
         arities = {self.proposals[relation].tuples.shape[1] for relation, _ in self.order}
-        found = columns_of(facts, arities or {2}, bool(self.reasons))
+        found = columns_of(facts, arities or {2}, bool(self.reasons), labels=self._has_labels)
         return found | ({"model": [self.model_name] * len(facts)} if self.model_name else {})
+
+    @property
+    def _has_labels(self) -> bool:
+        return any(predictor.kb.labels for predictor in self.predictors.values())
 
     def blocks(self) -> Iterator[Columns]:
         """The columns of some facts after the other; at least once."""
@@ -284,9 +301,15 @@ class MissingFacts(TableResult):
     def write(self, path: Path, file_format: str, *, compressed: bool = False) -> None:
         """Write all to a file of a format, whatever its name."""
         if file_format in FACT_FORMATS:
-            write_facts(path, file_format, (one.fact for one in self), compressed=compressed)
+            write_facts(path, file_format, self._named_facts(file_format), compressed=compressed)
         else:
             write_blocks(path, file_format, self.blocks(), compressed=compressed)
+
+    def _named_facts(self, file_format: str) -> Iterator[Fact]:
+        """The facts; for RDF with whole IRIs in place of prefixes."""
+        for one in self:
+            iri = self.predictors[one.relation].kb.iri if file_format == "nt" else str
+            yield Fact(iri(one.relation), tuple(map(iri, one.objects)), one.fact.confidence)
 
     def __repr__(self) -> str:
         return f"<MissingFacts: {len(self):,} with a probability of {self.summary.above:g} or more>"
@@ -298,7 +321,7 @@ class MissingFacts(TableResult):
 
     def _repr_html_(self) -> str:
         rows = [
-            (str(Fact(one.relation, one.objects)), bar(one.probability, format_probability(one.probability)))
+            (f"{one.statement}.", bar(one.probability, format_probability(one.probability)))
             for one in islice(self, MAX_PRINTED)
         ]
         notes = [paragraph(muted(line)) for line in self.summary.lines()]
@@ -309,23 +332,32 @@ class MissingFacts(TableResult):
         return {**self.summary.as_dict(), "facts": [one.as_dict() for one in self]}
 
 
-def columns_of(facts: Sequence[MissingFact], arities: Collection[int], why: bool) -> dict[str, list[Any]]:
-    """Facts as columns: those of a table of triples, or of one with more or fewer objects."""
-    found: dict[str, list[Any]] = {}
-    if set(arities) == {2}:
-        found["head"] = [one.objects[0] for one in facts]
-        found["relation"] = [one.relation for one in facts]
-        found["tail"] = [one.objects[1] for one in facts]
-    else:
-        found["relation"] = [one.relation for one in facts]
-        for i in range(max(arities)):
-            found[f"arg{i + 1}"] = [one.objects[i] if i < len(one.objects) else None for one in facts]
+def columns_of(
+    facts: Sequence[MissingFact], arities: Collection[int], why: bool, *, labels: bool = False
+) -> dict[str, list[Any]]:
+    """Facts as columns: those of a table of triples, or of one with more or fewer objects.
+
+    With `labels`, a column of labels stands beside each column of objects.
+    """
+    triples = set(arities) == {2}
+    found: dict[str, list[Any]] = {} if triples else {"relation": [one.relation for one in facts]}
+    for i in range(max(arities)):
+        name = ("head", "tail")[i] if triples else f"arg{i + 1}"
+        if triples and i == 1:
+            found["relation"] = [one.relation for one in facts]
+        found[name] = [one.objects[i] if i < len(one.objects) else None for one in facts]
+        if labels:
+            shown = [label_names(one.objects, one.labels) for one in facts]
+            found[f"{name}_label"] = [objects[i] if i < len(objects) else None for objects in shown]
     found["probability"] = [one.probability for one in facts]
     found["rank"] = [one.rank for one in facts]
     found["conflicts"] = ["; ".join(conflict.message for conflict in one.conflicts) for one in facts]
     if why:
         found["reason"] = [one.reason.formula if one.reason else "" for one in facts]
         found["facts"] = [_texts(one.reason.facts) if one.reason else "" for one in facts]
+        if labels:
+            found["reason_labels"] = [one.reason.shown if one.reason else "" for one in facts]
+            found["facts_labels"] = [_texts(one.reason.facts, one.labels) if one.reason else "" for one in facts]
     return found
 
 
@@ -474,7 +506,7 @@ def _reason_of(predictor: ListwisePredictor, tuples: Ints) -> BestReason:
     if reason is None:
         return BestReason("", ())
     linking = linking_facts(reason.facts, [predictor.kb.object_name(number) for number in tuples[0].tolist()])
-    return BestReason(reason.formula, tuple(linking or reason.facts[:MAX_REASON_FACTS]))
+    return BestReason(reason.formula, tuple(linking or reason.facts[:MAX_REASON_FACTS]), reason.labelled)
 
 
 def _held_out_true(bins: Sequence[Mapping[str, float]], above: float) -> float | None:
@@ -484,5 +516,5 @@ def _held_out_true(bins: Sequence[Mapping[str, float]], above: float) -> float |
     return sum(one["observed"] * one["count"] for one in own) / count if count >= 10 else None
 
 
-def _texts(facts: Sequence[Fact]) -> str:
-    return ", ".join(str(fact).removesuffix(".") for fact in facts)
+def _texts(facts: Sequence[Fact], labels: Labels = NOTHING) -> str:
+    return ", ".join(str(label_fact(fact, labels)).removesuffix(".") for fact in facts)

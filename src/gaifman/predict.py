@@ -307,7 +307,8 @@ class Predictor(ABC):
         reasons = ["no formula reaches it" if self.arity > 1 else "no formula is true of it"]
         if self.query.atomic_relation is not None and self.arity > 1:
             named = ((position, self.kb.object_name(objects[position])) for position in np.flatnonzero(~seen).tolist())
-            reasons += [f"{format_name(name)} was never seen at position {position + 1}" for position, name in named]
+            show = self.kb.display.show
+            reasons += [f"{format_name(show(name))} was never seen at position {i + 1}" for i, name in named]
         return ", and ".join(reasons)
 
     # Estimates

@@ -26,6 +26,7 @@ from gaifman.config import checked
 from gaifman.errors import InputError, escape_unprintable, plural, shorten
 from gaifman.io.proposals import ACCEPT, ProposalTable, read_proposals, unknown_name
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
+from gaifman.kb.labels import compact
 from gaifman.kb.reviews import FactKey, Provenance
 from gaifman.logic.ast import relation_query
 from gaifman.sampling.constraints import Conflict, ConstraintChecker, Constraints
@@ -129,7 +130,7 @@ def _decisions(kb: KnowledgeBase, table: ProposalTable) -> list[tuple[FactKey, i
         decision = table.decision(row)
         if decision is None:
             continue
-        key = table.key(row)
+        key = tuple(compact(name, kb.prefixes) for name in table.key(row))
         _check_names(kb, table, row, key)
         if found.setdefault(key, row) != row and table.decision(found[key]) != decision:
             message = f"{shorten(statement(key), 80)} is accepted and rejected"

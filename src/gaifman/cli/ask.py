@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +29,15 @@ if TYPE_CHECKING:
     from gaifman._tables import Columns
     from gaifman.config import Budget
     from gaifman.explain.explanation import Explanation
+    from gaifman.kb.knowledge_base import Fact
+    from gaifman.kb.labels import Labels
     from gaifman.model import Model
     from gaifman.queries.answers import Answers, PreparedQuery
     from gaifman.queries.engine import Engine
     from gaifman.ranking.ranked_answers import RankedAnswers
+
+    Witnesses = list[list[list[Fact]]]
+    """For each answer, some sets of facts that make it true."""
 
 MAX_ROWS = 100
 """Exact answers in a table; --tsv and --json print all."""
@@ -125,14 +131,13 @@ def _print_sql(prepared: PreparedQuery, rows: int | None, skip: int, *, as_json:
 
 
 def _print_count(engine: Engine, prepared: PreparedQuery, budget: Budget, *, as_json: bool) -> None:
-    from gaifman.logic.ast import to_bracketed
     from gaifman.queries.answers import count_answers
 
     number = count_answers(engine, prepared, budget)
     if as_json:
         print_json({**prepared.as_dict(), "count": number})
     elif not print_rows(lambda: {"count": [number]}):
-        print_fields([("read as", to_bracketed(prepared.query)), ("answers", number)])
+        print_fields([("read as", prepared.shown(engine.kb.display)), ("answers", number)])
 
 
 def _print_tsv(engine: Engine, prepared: PreparedQuery, skip: int, budget: Budget) -> None:
@@ -147,36 +152,45 @@ def _print_tsv(engine: Engine, prepared: PreparedQuery, skip: int, budget: Budge
 def _print_answers(
     engine: Engine, prepared: PreparedQuery, skip: int, budget: Budget, *, why: bool, as_json: bool
 ) -> None:
-    from gaifman.logic.ast import to_bracketed
     from gaifman.queries.answers import fetch_answers
 
     found = fetch_answers(engine, prepared, budget, skip=skip)
-    witnesses = _witness_texts(engine, found, budget) if why else []
+    witnesses = _find_witnesses(engine, found, budget) if why else []
     if as_json:
         body: dict[str, Any] = {**prepared.as_dict(), "answers": [list(names) for names in found]}
-        body |= {"witnesses": witnesses} if why else {}
+        body |= {"witnesses": [[list(map(str, facts)) for facts in each] for each in witnesses]} if why else {}
+        body |= _label_fields(found, witnesses)
         print_json({**body, "skipped": skip, "truncated": found.truncated})
         return
     if print_rows(lambda: _answer_columns(found, witnesses)):
         _note_truncated(found, skip)
         return
-    fields = [("read as", to_bracketed(prepared.query))]
+    fields = [("read as", found.shown_query)]
     if not found.variables:
         print_fields([*fields, ("answer", "true" if len(found) else "false")])
         return
     print_fields([*fields, ("answers", f"{len(found):,}{' (more exist)' if found.truncated else ''}")])
-    rows = [(*names, *(_first_witness(witnesses[i]) if why else ())) for i, names in enumerate(list(found)[:MAX_ROWS])]
+    display = found.kb.display
+    shown = islice(found.shown(), MAX_ROWS)
+    rows = [(*names, *(_first_witness(witnesses[i], display) if why else ())) for i, names in enumerate(shown)]
     if rows:
         print_table("Answers", [*found.variables, *(["facts"] if why else [])], rows)
     print_more(len(found) - MAX_ROWS, "answers", "--tsv and --json print them")
     _note_truncated(found, skip)
 
 
-def _answer_columns(found: Answers, witnesses: list[list[list[str]]]) -> Columns:
+def _answer_columns(found: Answers, witnesses: Witnesses) -> Columns:
     """The answers, with the first facts that make each true if they were asked for."""
-    return {**found.columns()} | (
-        {"facts": [" ".join(own[0]) if own else "" for own in witnesses]} if witnesses else {}
-    )
+    from gaifman.kb.labels import label_fact
+
+    if not witnesses:
+        return found.columns()
+    first = [own[0] if own else [] for own in witnesses]
+    columns = {**found.columns(), "facts": [" ".join(map(str, facts)) for facts in first]}
+    if found.kb.labels:
+        display = found.kb.display
+        columns["facts_labels"] = [" ".join(str(label_fact(fact, display)) for fact in facts) for facts in first]
+    return columns
 
 
 def _note_truncated(found: Answers, skip: int) -> None:
@@ -184,20 +198,32 @@ def _note_truncated(found: Answers, skip: int) -> None:
         click.echo(f"more answers exist: --skip {skip + len(found)} for the next, --rows all for all", err=True)
 
 
-def _witness_texts(engine: Engine, answers: Answers, budget: Budget) -> list[list[list[str]]]:
-    """Return the first witnesses of each answer, as texts of facts."""
+def _find_witnesses(engine: Engine, answers: Answers, budget: Budget) -> Witnesses:
+    """Return the first witnesses of each answer."""
     from gaifman.queries.witnesses import witness_facts
 
-    return [
-        [[str(fact) for fact in facts] for facts in witnesses]
-        for witnesses in witness_facts(engine, answers.prepared.query, answers.tuples, max_witnesses=3, budget=budget)
-    ]
+    found = witness_facts(engine, answers.prepared.query, answers.tuples, max_witnesses=3, budget=budget)
+    return [[list(facts) for facts in witnesses] for witnesses in found]
 
 
-def _first_witness(witnesses: list[list[str]]) -> tuple[str]:
+def _label_fields(answers: Answers, witnesses: Witnesses) -> dict[str, Any]:
+    """Return how the objects are shown, as a field for JSON; none if the knowledge base has no labels."""
+    from gaifman.kb.labels import chosen_labels
+
+    if not answers.kb.labels:
+        return {}
+    named = (name for each in witnesses for facts in each for fact in facts for name in fact.objects)
+    labels = answers.labels | chosen_labels(named, answers.kb.display)
+    return {"labels": labels, "query_labels": answers.shown_query}
+
+
+def _first_witness(witnesses: list[list[Fact]], labels: Labels) -> tuple[str]:
+    from gaifman.kb.labels import label_fact
+
     if not witnesses or not witnesses[0]:
         return ("no single fact",)
-    return (" ".join(witnesses[0]) + (" …" if len(witnesses) > 1 else ""),)
+    first = " ".join(str(label_fact(fact, labels)) for fact in witnesses[0])
+    return (first + (" …" if len(witnesses) > 1 else ""),)
 
 
 @click.command(short_help="Rank the answers of a query with a model.")
@@ -293,7 +319,7 @@ def answer(
 
 
 def _print_ranked(answers: RankedAnswers, assumption: tuple[str, str], hint: str) -> None:
-    print_fields([("read as", answers.bracketed), ("ranked", f"{answers.considered}{hint}"), assumption])
+    print_fields([("read as", answers.shown_query), ("ranked", f"{answers.considered}{hint}"), assumption])
     if not len(answers):
         click.echo("no candidate is left to rank", err=True)
         return
@@ -302,7 +328,7 @@ def _print_ranked(answers: RankedAnswers, assumption: tuple[str, str], hint: str
     columns = [*answers.variables, "probability", *["known"] * marked, *["conflicts"] * conflicting]
     rows = [
         (
-            *row.names,
+            *row.shown,
             str(row.estimate) + ("" if row.covered else " *"),
             *(["yes" if row.known else "–"] if marked else []),
             *(["; ".join(map(str, row.conflicts)) or "–"] if conflicting else []),
@@ -395,12 +421,12 @@ def _print_explanation(explanation: Explanation, assumption: tuple[str, str]) ->
     from gaifman.explain.explanation import NO_COUNTERFACTUAL
 
     known = f" ({explanation.known_note})" if explanation.known else ""
-    fields = [("prediction", explanation.query + known), ("probability", str(explanation.estimate))]
+    fields = [("prediction", explanation.shown_query + known), ("probability", str(explanation.estimate))]
     coverage = [] if explanation.covered else [("note", explanation.coverage_note)]
     print_fields([*fields, assumption, *coverage])
     for title, reasons in (("For", explanation.supporting), ("Against", explanation.opposing)):
         if reasons:
-            rows = [(f"{reason.effect:+.3f}", reason.formula, reason.evidence) for reason in reasons]
+            rows = [(f"{reason.effect:+.3f}", reason.shown, reason.evidence) for reason in reasons]
             print_table(title, ["log-odds", "formula", "facts"], rows, right=[0])
     terms = [
         (explanation.shown_label, sum(reason.effect for reason in explanation.reasons)),
@@ -412,5 +438,5 @@ def _print_explanation(explanation: Explanation, assumption: tuple[str, str]) ->
         click.echo(f"\n{NO_COUNTERFACTUAL}")
         return
     click.echo("\n" + click.style(f"Without these facts: {explanation.counterfactual_text}", bold=True))
-    for fact in explanation.counterfactual.facts:
-        click.echo(f"  {escape_unprintable(str(fact))}")
+    for fact in explanation.decisive_facts:
+        click.echo(f"  {fact}")

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FORMATS = ("triples", "nary", "types", "attributes", "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
+FORMATS = (
+    *("triples", "nary", "types", "attributes", "facts", "parquet", "ntriples", "nquads", "turtle", "trig", "rdfxml"),
+    *("jsonld", "jsonlines", "graphml", "duckdb", "sqlite"),
+)
 ROW_FORMAT = "gaifman.row_format"
 """Key of the chosen output format in click's context."""
 DEMO_FILE = Path(__file__).parent.parent / "data" / "countries.facts"
@@ -222,7 +225,7 @@ class InputOptions:
     """None to detect the format."""
     table: str | None = None
     """A table of a database; None for all tables."""
-    iris: str = "full"
+    iris: str = "prefixed"
     extra_files: tuple[str, ...] = ()
     """Files of `--with`, which are read into the knowledge base too."""
     header: bool | None = None
@@ -230,6 +233,10 @@ class InputOptions:
     limits: tuple[str, ...] = ()
     """Limits of `--limit`: `facts=1000000`."""
     mapping: MappingOptions = MappingOptions()
+    labels: str | None = None
+    """A file of labels."""
+    language: str | None = None
+    """The language of labels; None for those without a language, or English."""
 
     def read(self, *sources: str) -> KnowledgeBase:
         """Read the files and the extra files; `demo` is the bundled one, unless a file has that name."""
@@ -237,8 +244,8 @@ class InputOptions:
 
         names = [*sources, *self.extra_files]
         bundled = [name == "demo" and not Path("demo").exists() for name in names]
-        plain = self.file_format is None and self.table is None and self.mapping == MappingOptions()
-        if all(bundled) and len(names) == 1 and plain:
+        plain = self.file_format is None and self.table is None and self.labels is None
+        if all(bundled) and len(names) == 1 and plain and self.mapping == MappingOptions():
             return io.demo()
         paths = [str(DEMO_FILE) if is_demo else name for name, is_demo in zip(names, bundled, strict=True)]
         iris: Any = self.iris
@@ -250,6 +257,8 @@ class InputOptions:
                 iris=iris,
                 header=self.header,
                 limits=parse_limits(self.limits),
+                labels=self.labels,
+                language=self.language or "",
                 progress=report,
                 **self.mapping.arguments(),
             )
@@ -259,8 +268,14 @@ class InputOptions:
         return replace(self, extra_files=())
 
     def arguments(self) -> dict[str, str]:
-        """Return the options that are not the default, by their names in `gaifman.read`."""
-        given = {"format": self.file_format, "table": self.table, "iris": None if self.iris == "full" else self.iris}
+        """Return the options that are not the default, by the names that `gaifman.read` and the commands share."""
+        given = {
+            "format": self.file_format,
+            "table": self.table,
+            "iris": None if self.iris == "prefixed" else self.iris,
+            "labels": self.labels,
+            "language": self.language,
+        }
         return {name: value for name, value in given.items() if value}
 
     def flags(self) -> list[str]:
@@ -296,13 +311,15 @@ def _reading_options(command: Command) -> Command:
         wide: bool,
         separator: str | None,
         ignore: tuple[str, ...],
+        labels: str | None,
+        language: str | None,
         extra_files: tuple[str, ...] = (),
         **settings: Any,
     ) -> Any:
         mapping = MappingOptions(table_map, row_id, wide, separator, ignore)
         parse_limits(limits)  # mistakes are reported before the work begins
         mapping.check()
-        reading = InputOptions(file_format, table, iris, extra_files, header, limits, mapping)
+        reading = InputOptions(file_format, table, iris, extra_files, header, limits, mapping, labels, language)
         return command(*arguments, reading=reading, **settings)
 
     found: Any = with_reading
@@ -322,11 +339,17 @@ def _reading_options(command: Command) -> Command:
         ),
         click.option(
             "--iris",
-            type=click.Choice(["full", "local"]),
-            default="full",
+            type=click.Choice(["prefixed", "full", "local"]),
+            default="prefixed",
             show_default=True,
-            help="Names in RDF files: the full IRI, or its part after the last # or /.",
+            help="Names in RDF files: with the prefixes of the file, the full IRI, or its part after the last # or /.",
         ),
+        click.option(
+            "--language",
+            metavar="TAG",
+            help="Language of the labels in RDF files, such as de or de,fr.  [default: without a language, English]",
+        ),
+        click.option("--labels", metavar="FILE", help="Labels of objects: a file of lines OBJECT<tab>LABEL, or RDF."),
         click.option("--table", metavar="NAME", help="Table of a database to read.  [default: all]"),
         click.option(
             "--input-format",

@@ -43,7 +43,7 @@ MAX_FACTS = 30
 MAX_FEATURES = 40
 BAR_WIDTH = 40
 CONFIDENCE_BINS = 10
-OUTPUT_FORMATS = ("facts", "triples", "nary", "parquet", "duckdb")
+OUTPUT_FORMATS = ("facts", "triples", "nary", "parquet", "ntriples", "turtle", "duckdb")
 MAX_PATH_LENGTH = 5
 MAX_SEARCHED_FACTS = 5_000_000
 """Facts up to which constraints are looked for without `--all`: some seconds of work."""
@@ -99,7 +99,10 @@ def info(
     if as_json:
         print_json(body | _description_fields(found))
         return
-    print_fields((name, body[name]) for name in ("objects", "facts", "relations", "attributes", "fingerprint"))
+    named = ("labels", "prefixes")
+    shown = [(name, body[name]) for name in ("objects", "facts", "relations", "attributes")]
+    shown += [(name, body[name] if name == "labels" else ", ".join(body[name])) for name in named if name in body]
+    print_fields([*shown, ("fingerprint", body["fingerprint"])])
     reviewed = {"accepted predictions": len(known.provenance), "known negatives": len(known.rejected)}
     if any(reviewed.values()):
         print_fields(reviewed.items())
@@ -156,6 +159,8 @@ def kb_summary(kb: KnowledgeBase) -> dict[str, Any]:
         "by_attribute": {a.name: {"values": a.count} for a in kb.attributes.values()},
         "notes": [{"text": n.text, "count": n.count, "example": n.example} for n in kb.notes],
     }
+    summary |= {"labels": len(kb.labels)} if kb.labels else {}
+    summary |= {"prefixes": dict(kb.prefixes)} if kb.prefixes else {}
     if kb.provenance or kb.rejected:
         summary |= {"accepted_predictions": len(kb.provenance), "known_negatives": len(kb.rejected)}
     return summary | {"confidences": _confidence_summary(kb)} if kb.has_confidences else summary
@@ -393,6 +398,7 @@ def graph(
 
 
 def _print_graph(body: dict[str, Any], show_all: bool) -> None:
+    most_connected = body.get("labels", {}).get(body["most_connected"], body["most_connected"])
     print_fields(
         [
             ("objects", body["objects"]),
@@ -400,7 +406,7 @@ def _print_graph(body: dict[str, Any], show_all: bool) -> None:
             ("isolated objects", body["isolated"]),
             ("mean degree", f"{body['mean_degree']:.1f}"),
             ("median degree", body["median_degree"]),
-            ("largest degree", f"{body['largest_degree']:,} ({body['most_connected']})"),
+            ("largest degree", f"{body['largest_degree']:,} ({most_connected})"),
         ]
     )
     counts = [(str(d), n) for d, n in body["degrees"]] if show_all else degree_ranges(body["degrees"])
@@ -458,11 +464,11 @@ def neighbourhood(
         drawn = named_neighbourhoods(known, objects, radius=radius, size=size, draws=draws, seed=seed)
     if as_json:
         rows = [one.as_dict() for one in drawn]
-        print_json({"objects": objects, "radius": radius, "size": size, "seed": seed, "draws": rows})
+        print_json({"objects": drawn[0].objects, "radius": radius, "size": size, "seed": seed, "draws": rows})
         return
     if print_rows(lambda: _member_columns(drawn)):
         return
-    for note in neighbourhood_notes(objects, drawn[0], radius):
+    for note in neighbourhood_notes(drawn[0], radius):
         click.echo(f"note: {note}\n", err=True)
     for number, one in enumerate(drawn):
         if draws > 1:
@@ -473,13 +479,17 @@ def neighbourhood(
 def _member_columns(drawn: Sequence[Neighbourhood]) -> dict[str, list[Any]]:
     """Return the members of neighbourhoods as rows."""
     rows = [(draw, *member) for draw, one in enumerate(drawn, start=1) for member in one.members]
-    return {name: [row[i] for row in rows] for i, name in enumerate(("draw", "object", "distance"))}
+    found = {name: [row[i] for row in rows] for i, name in enumerate(("draw", "object", "distance"))}
+    labels = {name: label for one in drawn for name, label in one.labels.items()}
+    return found | ({"object_label": [labels.get(row[1], row[1]) for row in rows]} if labels else {})
 
 
-def neighbourhood_notes(objects: tuple[str, ...], neighbourhood: Neighbourhood, radius: int) -> list[str]:
+def neighbourhood_notes(neighbourhood: Neighbourhood, radius: int) -> list[str]:
     """Return remarks on tuples whose neighbourhoods may surprise."""
+    objects, labels = neighbourhood.objects, neighbourhood.labels
     notes = [
-        f"{name} is {objects.count(name)} times in the tuple: one member, but each position draws its own neighbours"
+        f"{labels.get(name, name)} is {objects.count(name)} times in the tuple: "
+        "one member, but each position draws its own neighbours"
         for name in dict.fromkeys(objects)
         if objects.count(name) > 1
     ]
@@ -490,16 +500,19 @@ def neighbourhood_notes(objects: tuple[str, ...], neighbourhood: Neighbourhood, 
 
 def print_neighbourhood(neighbourhood: Neighbourhood, max_facts: int | None, where: str) -> None:
     """Print the members of a neighbourhood by distance, how many were not drawn, and its facts."""
+    from gaifman.kb.labels import label_fact
+
+    labels = neighbourhood.labels
     distances = sorted({distance for _, distance in neighbourhood.members} | set(neighbourhood.not_drawn))
     rows = []
     for distance in distances:
-        names = ", ".join(name for name, own in neighbourhood.members if own == distance)
+        names = ", ".join(labels.get(name, name) for name, own in neighbourhood.members if own == distance)
         rest = neighbourhood.not_drawn.get(distance, 0)
         label = "tuple" if distance == 0 else f"distance {distance}"
         rows.append((label, " ".join(filter(None, [names, f"({rest:,} not drawn)" if rest else ""]))))
     print_fields([*rows, ("facts", len(neighbourhood.facts))])
     for fact in neighbourhood.facts[:max_facts]:
-        click.echo(f"  {fact}")
+        click.echo(f"  {label_fact(fact, labels)}")
     print_more(len(neighbourhood.facts) - (max_facts or len(neighbourhood.facts)), "facts", where)
 
 
@@ -538,6 +551,7 @@ def features(
     """
     names = parse_variables(variables, len(objects))
     known = reading.read(kb)
+    objects = tuple(known.object_name(known.object_id(name)) for name in objects)
     feature_set = _feature_set(phi, len(objects), known)
     with kernel_progress():
         body = evaluate_features(known, feature_set, objects, radius, size, seed)
@@ -547,15 +561,17 @@ def features(
     if print_rows(lambda: columns_from([one | {"facts": " ".join(one["facts"])} for one in body["features"]])):
         return
     rows: list[tuple[str, object]] = [
-        (f"{name} (s{i})", obj) for i, (name, obj) in enumerate(zip(names, objects, strict=True), start=1)
+        (f"{name} (s{i})", known.display.show(obj))
+        for i, (name, obj) in enumerate(zip(names, objects, strict=True), start=1)
     ]
     found = body["features"]
     count = f"{len(found):,} of {body['total_features']:,} are not 0"
     print_fields([*rows, ("members", len(body["members"])), ("features", count)])
     shown = found if show_all else found[:MAX_FEATURES]
     for one in shown:
-        click.echo(f"{format_value(one['value']):>11}  {one['feature']}")
-        click.echo(f"{'':13}  {' '.join(one['facts']) or 'no single fact'}{' …' if one['more'] else ''}")
+        facts = one.get("facts_labels", one["facts"])
+        click.echo(f"{format_value(one['value']):>11}  {one.get('feature_labels', one['feature'])}")
+        click.echo(f"{'':13}  {' '.join(facts) or 'no single fact'}{' …' if one['more'] else ''}")
     print_more(len(found) - len(shown), "features", "--all lists them")
 
 
@@ -606,6 +622,7 @@ def evaluate_features(
     from gaifman.features.evaluator import FeatureEvaluator
     from gaifman.features.grounding import find_witness_facts
     from gaifman.kb.gaifman_graph import build_graph
+    from gaifman.kb.labels import chosen_labels, label_formula
     from gaifman.sampling.neighbourhoods import draw_neighbourhoods
 
     tuples = [[kb.object_id(name) for name in objects]]
@@ -619,8 +636,13 @@ def evaluate_features(
     for column in np.nan_to_num(values).nonzero()[0].tolist():  # a missing number is NaN
         feature = plan.features[column]
         facts, more = find_witness_facts(inside, feature, objects)
-        rows.append({"feature": str(feature), "value": float(values[column]), "facts": facts, "more": more})
-    return {"seed": seed, "members": members, "total_features": len(plan.features), "features": rows}
+        row = {"feature": str(feature), "value": float(values[column]), "facts": facts, "more": more}
+        if kb.labels:
+            row["feature_labels"] = str(label_formula(feature, kb.display))
+            row["facts_labels"], _ = find_witness_facts(inside, feature, objects, kb.display)
+        rows.append(row)
+    labels = {"labels": chosen_labels(members, kb.display)} if kb.labels else {}
+    return {"seed": seed, "members": members, **labels, "total_features": len(plan.features), "features": rows}
 
 
 @click.command(short_help="Mine formulas for a relation or a query.")

@@ -234,11 +234,12 @@ def _describe(table: ProposalTable, row: int) -> str:
     from gaifman.review import statement
 
     p = table.probability(row)
-    head = [click.style(escape_unprintable(statement(table.key(row))), bold=True)]
+    head = [click.style(escape_unprintable(statement(table.shown_key(row))), bold=True)]
     head += [] if p is None else [format_probability(p)]
-    used = {table.facts.relation, *table.facts.objects, *map(table.column, NOT_SHOWN)}
+    used = {table.facts.relation, *table.facts.objects, *table.labels.values(), *map(table.column, NOT_SHOWN)}
+    used |= {table.column(name) for name in ("reason", "facts") if table.column(f"{name}_labels") is not None}
     said = [
-        f"  {escape_unprintable(name.strip())}: {escape_unprintable(cell)}"
+        f"  {escape_unprintable(name.strip().removesuffix('_labels'))}: {escape_unprintable(cell)}"
         for i, (name, cell) in enumerate(zip(table.names, table.rows[row], strict=True))
         if i not in used and cell.strip()
     ]
@@ -326,7 +327,7 @@ def add(
     known = reading.read(kb)
     additions = plan_additions(known, read_proposals(reviewed), model, date)
     if not dry_run:
-        _write(kb, target, additions.apply(known), additions, reading.file_format)
+        _write(kb, target, additions.apply(known), additions, reading)
     _print_additions(additions, target, dry_run, as_json)
 
 
@@ -342,7 +343,7 @@ def _new_file(kb: str, output: str | None) -> Path:
     return reviewed_path(Path(kb))
 
 
-def _write(kb: str, target: Path, new: KnowledgeBase, additions: Additions, file_format: str | None) -> None:
+def _write(kb: str, target: Path, new: KnowledgeBase, additions: Additions, reading: InputOptions) -> None:
     from gaifman.cli.console import DEMO_FILE
     from gaifman.io import write
     from gaifman.io.additions import write_additions
@@ -351,7 +352,8 @@ def _write(kb: str, target: Path, new: KnowledgeBase, additions: Additions, file
     if source is None:
         write(new, target)
     else:
-        write_additions(source, target, new, additions.accepted, additions.rejected, file_format)
+        decided = additions.accepted, additions.rejected
+        write_additions(source, target, new, *decided, reading.file_format, reading.iris)  # type: ignore[arg-type]
 
 
 def _print_additions(additions: Additions, target: Path, dry_run: bool, as_json: bool) -> None:

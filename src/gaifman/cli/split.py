@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from gaifman.kb.knowledge_base import KnowledgeBase
     from gaifman.kb.split import Split
 
-SUFFIXES = {"facts": ".facts", "triples": ".tsv", "nary": ".tsv", "parquet": ".parquet", "duckdb": ".duckdb"}
+SUFFIXES = {
+    "facts": ".facts",
+    "triples": ".tsv",
+    "nary": ".tsv",
+    "parquet": ".parquet",
+    "duckdb": ".duckdb",
+    "ntriples": ".nt",
+    "turtle": ".ttl",
+}
 """Format → the suffix of the files."""
 
 
@@ -121,10 +129,12 @@ def _named(parts: Split) -> dict[str, KnowledgeBase]:
 def _suffix(kb: KnowledgeBase, source: str) -> str:
     """The suffix of the knowledge base's own file, if such a file can be written and holds everything."""
     from gaifman.io import can_hold
-    from gaifman.io.files import file_suffix
+    from gaifman.io.files import file_suffix, is_rdf
 
     compressed = ".gz" if source.lower().endswith(".gz") else ""
-    choices = (file_suffix(source) + compressed, ".facts" + compressed)
+    choices = [file_suffix(source) + compressed, ".facts" + compressed]
+    if is_rdf(choices[0]) and any(name.startswith("_:") for name in kb.objects):
+        del choices[0]  # blank nodes of different files are different objects
     return next((suffix for suffix in choices if can_hold(kb, f"kb{suffix}")), ".duckdb")
 
 

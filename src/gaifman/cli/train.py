@@ -229,6 +229,8 @@ def train(
         "table": reading.table,
         "iris": reading.iris,
         "header": reading.header,
+        "labels": [] if reading.labels is None else [reading.labels],
+        "language": reading.language,
         "limits": [*reading.limits],
         "mapping": reading.mapping.arguments(),
     }
@@ -436,6 +438,8 @@ def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOp
         record["header"],
         tuple(record["limits"]),
         MappingOptions.from_arguments(record["mapping"]),
+        next(iter(_recorded_sources(record, "labels")), None),
+        record.get("language"),
     )
 
 
@@ -592,10 +596,11 @@ def _example_answer(model: TrainedModel, kb: KnowledgeBase) -> tuple[list[str], 
     relation, asked = _example_query(model, kb)
     try:
         if asked.atomic_relation is not None:  # no database is needed
-            return relation, next((tuple(map(kb.object_name, row)) for row in kb.tuples(asked.atomic_relation)[:1]), ())
+            first = kb.tuples(asked.atomic_relation)[:1].ravel()
+            return relation, tuple(kb.display.show(kb.object_name(number)) for number in first.tolist())
         from gaifman.queries.answers import query
 
-        return relation, next(iter(query(kb, asked, budget=Budget(seconds=2, rows=1))), ())
+        return relation, next(query(kb, asked, budget=Budget(seconds=2, rows=1)).shown(), ())
     except GaifmanError:
         return relation, ()
 

@@ -44,6 +44,7 @@ from gaifman.explain.explanation import (
     highlighted_facts,
     is_known,
     query_text,
+    with_labels,
     without_conflicting_facts,
 )
 from gaifman.explain.svg import Diagram
@@ -51,6 +52,7 @@ from gaifman.features.evaluator import FeatureMatrix
 from gaifman.features.grounding import LocalStructure, find_groundings, local_structure
 from gaifman.kb.gaifman_graph import induced_facts
 from gaifman.kb.knowledge_base import Fact
+from gaifman.kb.labels import label_formula
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
 from gaifman.kernels.evaluate import MISSING
 from gaifman.logic.ast import Constant, Feature, Variable, substitute
@@ -144,7 +146,7 @@ def explain_network(
     supported = [frozenset(witnesses[f]) for f in features[helping].tolist()]
     counterfactual = without_conflicting_facts(sample) or find_counterfactual(sample, supported)
     reasons = (*conflict_reasons(sample), *(_reason(sample, index, witnesses) for index in shown.tolist()))
-    return Explanation(
+    explanation = Explanation(
         query_text(predictor.query, sample.names),
         tuple(variable.name for variable in predictor.query.variables),
         sample.names,
@@ -158,6 +160,7 @@ def explain_network(
         sample.conflicts,
         predictor.uncovered_reasons(tuples, hidden, budget.deadline)[0],
     )
+    return with_labels(explanation, sample)
 
 
 # The draws
@@ -240,15 +243,19 @@ def _reason(sample: _Sample, index: int, witnesses: WitnessCounts) -> Reason:
     feature = sample.feature(number)
     names = {Variable(f"s{i}"): Constant(name) for i, name in enumerate(sample.names, start=1)}
     grounded = substitute(feature, names)
-    counts = witnesses[number]
+    counts, labels = witnesses[number], sample.display
+    facts = tuple(sample.fact(fact) for fact in sorted(counts, key=lambda fact: (-counts[fact], fact)))
+    shown = label_formula(grounded, labels)
     return Reason(
         str(grounded),
         str(feature),
         float(sample.effects.effects[index]),
         int(sample.effects.draws[index]),
         float(sample.matrix.values[sample.matrix.ids == number].mean()),
-        tuple(sample.fact(fact) for fact in sorted(counts, key=lambda fact: (-counts[fact], fact))),
-        describe_feature(grounded),
+        facts,
+        describe_feature(shown),
+        labelled=str(shown) if labels else "",
+        labels=sample.labels_of(facts),
     )
 
 

@@ -23,8 +23,8 @@ without these facts: 0.310 ± 0.020
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
@@ -35,6 +35,7 @@ from gaifman._tables import Columns, TableResult
 from gaifman.errors import escape_unprintable, plural
 from gaifman.explain.svg import Diagram, render_svg
 from gaifman.kb.knowledge_base import Fact
+from gaifman.kb.labels import NOTHING, Display, Labels, chosen_labels, constants_of, label_fact, label_formula
 from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import Constant, Query, substitute, to_bracketed
 from gaifman.models.calibration import MIN_PROBABILITY, log_odds, logistic
@@ -70,6 +71,15 @@ class Reason:
     """The formula in words; for a constraint, the conflict and for how many known facts the constraint holds."""
     kind: str = "formula"
     """`formula` or `constraint`."""
+    labelled: str = ""
+    """The formula with labels for the objects; empty if the knowledge base has no labels."""
+    labels: Labels = field(default_factory=dict, repr=False)
+    """Object → how it is shown, for the objects of its facts that have a label."""
+
+    @property
+    def shown(self) -> str:
+        """The formula as it is shown: with labels for the objects that have one."""
+        return self.labelled or self.formula
 
     @property
     def evidence(self) -> str:
@@ -77,11 +87,13 @@ class Reason:
         if self.kind == "constraint":
             return escape_unprintable(self.description)
         value = f"{self.value:,.0f}" if self.value.is_integer() else f"{self.value:,.4g}"
-        return format_facts(self.facts) if self.facts else f"no single fact; its value is {value}"
+        return format_facts(self.facts, self.labels) if self.facts else f"no single fact; its value is {value}"
 
     def as_dict(self) -> dict[str, Any]:
         """The reason as JSON types."""
-        return asdict(self) | {"facts": [fact.as_dict() for fact in self.facts]}
+        found = asdict(self) | {"facts": [fact.as_dict() for fact in self.facts]}
+        del found["labels"]
+        return found if found["labelled"] else {name: value for name, value in found.items() if name != "labelled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +189,15 @@ class Explanation(TableResult):
     """The constraints that make it improbable."""
     uncovered_reason: str = ""
     """Why the model has little to go on, or empty."""
+    labelled: str = ""
+    """The query with labels for the objects; empty if the knowledge base has no labels."""
+    labels: Labels = field(default_factory=dict, repr=False)
+    """Object → how it is shown, for all objects here that have a label."""
+
+    @property
+    def shown_query(self) -> str:
+        """The query as it is shown: with labels for the objects that have one."""
+        return self.labelled or self.query
 
     @property
     def covered(self) -> bool:
@@ -239,21 +260,29 @@ class Explanation(TableResult):
         return tuple(reason for reason in self.reasons if reason.effect < 0)
 
     def __str__(self) -> str:
-        lines = [f"{escape_unprintable(self.query)}: {self.estimate}{f', {self.known_note}' if self.known else ''}"]
+        lines = [
+            f"{escape_unprintable(self.shown_query)}: {self.estimate}{f', {self.known_note}' if self.known else ''}"
+        ]
         lines += [] if self.covered else [f"  {self.coverage_note}"]
         for reason in self.reasons:
-            lines.append(f"  {reason.effect:+.3f}  {escape_unprintable(reason.formula)}")
+            lines.append(f"  {reason.effect:+.3f}  {escape_unprintable(reason.shown)}")
             lines.append(f"{'':10}{reason.evidence}")
         lines += [f"  {effect:+.3f}  {words}" for words, effect in self.parts.labelled(self.estimate.draws)]
         lines.append(f"  {self.log_odds:+.3f}  log-odds of {format_probability(float(logistic(self.log_odds)))}")
         if self.counterfactual is None:
             return "\n".join([*lines, NO_COUNTERFACTUAL])
         lines.append(f"without these facts: {self.counterfactual_text}")
-        return "\n".join([*lines, *(f"  {escape_unprintable(str(fact))}" for fact in self.counterfactual.facts)])
+        return "\n".join([*lines, *(f"  {fact}" for fact in self.decisive_facts)])
+
+    @property
+    def decisive_facts(self) -> list[str]:
+        """The facts of the counterfactual as texts, with labels."""
+        facts = self.counterfactual.facts if self.counterfactual else ()
+        return [escape_unprintable(str(label_fact(fact, self.labels))) for fact in facts]
 
     def columns(self) -> Columns:
-        """The reasons as rows: their effects in log-odds, formulas and facts."""
-        return {
+        """The reasons as rows: their effects in log-odds, formulas and facts; with labels too, if there are some."""
+        found: dict[str, list[Any]] = {
             "effect": [reason.effect for reason in self.reasons],
             "kind": [reason.kind for reason in self.reasons],
             "formula": [reason.formula for reason in self.reasons],
@@ -263,6 +292,10 @@ class Explanation(TableResult):
             "facts": [" ".join(map(str, reason.facts)) for reason in self.reasons],
             "description": [reason.description for reason in self.reasons],
         }
+        if not self.labelled:
+            return found
+        shown = [" ".join(str(label_fact(fact, reason.labels)) for fact in reason.facts) for reason in self.reasons]
+        return {**found, "formula_labels": [reason.shown for reason in self.reasons], "facts_labels": shown}
 
     def as_dict(self) -> dict[str, Any]:
         """The explanation as JSON types, without the diagram."""
@@ -279,6 +312,7 @@ class Explanation(TableResult):
             "reasons": [reason.as_dict() for reason in self.reasons],
             "parts": self.parts.as_dict(),
             "counterfactual": self.counterfactual.as_dict() if self.counterfactual else None,
+            **({"labels": dict(self.labels), "query_labels": self.labelled} if self.labelled else {}),
         }
 
     def svg(self) -> str:
@@ -292,16 +326,16 @@ class Explanation(TableResult):
 NO_COUNTERFACTUAL = "no decisive facts found"
 
 
-def format_facts(facts: tuple[Fact, ...]) -> str:
-    """The first facts, in one line."""
-    shown = " ".join(escape_unprintable(str(fact)) for fact in facts[:MAX_PRINTED_FACTS])
+def format_facts(facts: tuple[Fact, ...], labels: Labels = NOTHING) -> str:
+    """The first facts, in one line, with labels."""
+    shown = " ".join(escape_unprintable(str(label_fact(fact, labels))) for fact in facts[:MAX_PRINTED_FACTS])
     rest = f" … and {len(facts) - MAX_PRINTED_FACTS:,} more" if len(facts) > MAX_PRINTED_FACTS else ""
     return shown + rest
 
 
 def render_html(explanation: Explanation) -> str:
     """The explanation as HTML with a diagram; every name is escaped."""
-    rows = [(signed_number(reason.effect), code(reason.formula), reason.evidence) for reason in explanation.reasons]
+    rows = [(signed_number(reason.effect), code(reason.shown), reason.evidence) for reason in explanation.reasons]
     parts = explanation.parts.labelled(explanation.estimate.draws)
     rows += [(signed_number(effect), element("i", words), "") for words, effect in parts]
     rows.append(
@@ -311,11 +345,11 @@ def render_html(explanation: Explanation) -> str:
     other = explanation.counterfactual
     last = paragraph(NO_COUNTERFACTUAL)
     if other:
-        facts = bullet_list(code(fact) for fact in other.facts)
+        facts = bullet_list(code(fact) for fact in explanation.decisive_facts)
         last = element("div", "without these facts: ", bold(explanation.counterfactual_text), facts)
     coverage = [] if explanation.covered else [paragraph(muted(explanation.coverage_note))]
     return stack(
-        paragraph(code(explanation.query), ": ", bold(explanation.estimate), known),
+        paragraph(code(explanation.shown_query), ": ", bold(explanation.estimate), known),
         *coverage,
         table(("log-odds", "formula", "facts"), rows),
         last,
@@ -355,6 +389,15 @@ class ExplainedTuple:
     fact: Callable[[int], Fact]
     """Fact id → fact, cached."""
 
+    @property
+    def display(self) -> Display:
+        """How objects are shown."""
+        return self.predictor.kb.display
+
+    def labels_of(self, facts: Iterable[Fact], names: Iterable[str] = ()) -> dict[str, str]:
+        """Object → how it is shown, for the objects of facts and others that have a label."""
+        return chosen_labels([*names, *(name for fact in facts for name in fact.objects)], self.display)
+
 
 def highlighted_facts(reasons: Sequence[Reason], counterfactual: Counterfactual | None) -> dict[Fact, int]:
     """The facts of an explanation, the decisive ones first: 1 if they support the prediction, −1 if they oppose it."""
@@ -378,13 +421,14 @@ def draw_diagram(
     if counterfactual:
         subtitle += f"; without the decisive facts {counterfactual.estimate}"
     return Diagram(
-        query_text(explained.predictor.query, explained.names),
+        query_text(explained.predictor.query, explained.names, explained.display),
         subtitle,
         explained.names,
         tuple(members),
         tuple(facts),
         {fact: sign for fact, sign in signs.items() if fact in facts},
         frozenset(counterfactual.facts if counterfactual else ()),
+        explained.labels_of(facts, members),
     )
 
 
@@ -433,10 +477,24 @@ def _objects_in(facts: Sequence[Fact]) -> set[str]:
     return {name for fact in facts for name in fact.objects}
 
 
-def query_text(query: Query, names: tuple[str, ...]) -> str:
-    """The query with the names in place of its variables."""
+def query_text(query: Query, names: tuple[str, ...], labels: Labels = NOTHING) -> str:
+    """The query with the names in place of its variables, or their labels."""
     constants = {variable: Constant(name) for variable, name in zip(query.variables, names, strict=True)}
-    return to_bracketed(Query((), substitute(query.formula, constants)))
+    return to_bracketed(label_formula(Query((), substitute(query.formula, constants)), labels))
+
+
+def with_labels(explanation: Explanation, explained: ExplainedTuple) -> Explanation:
+    """The explanation with labels for its objects, if the knowledge base has some."""
+    if not explained.predictor.kb.labels:
+        return explanation
+    decisive = explanation.counterfactual.facts if explanation.counterfactual else ()
+    facts = [*decisive, *(fact for reason in explanation.reasons for fact in reason.facts)]
+    facts += [fact for conflict in explanation.conflicts for fact in conflict.facts]
+    facts += explanation.diagram.facts if explanation.diagram else ()
+    members = explanation.diagram.members if explanation.diagram else ()
+    shown = query_text(explained.predictor.query, explained.names, explained.display)
+    asked = constants_of(explained.predictor.query)
+    return replace(explanation, labelled=shown, labels=explained.labels_of(facts, [*explained.names, *members, *asked]))
 
 
 def conflict_reasons(explained: ExplainedTuple) -> Iterator[Reason]:
@@ -448,7 +506,10 @@ def conflict_reasons(explained: ExplainedTuple) -> Iterator[Reason]:
         after = float(log_odds(value))
         words = f"{conflict.message}; the constraint {conflict.evidence}"
         draws = explained.budget.draws
-        yield Reason(conflict.constraint, "", after - before, draws, 1.0, conflict.facts, words, "constraint")
+        labels = explained.labels_of(conflict.facts)
+        yield Reason(
+            conflict.constraint, "", after - before, draws, 1.0, conflict.facts, words, "constraint", "", labels
+        )
         before = after
 
 

@@ -33,10 +33,12 @@ from gaifman.explain.explanation import (
     find_counterfactual,
     highlighted_facts,
     query_text,
+    with_labels,
     without_conflicting_facts,
 )
 from gaifman.explain.svg import Diagram
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
+from gaifman.kb.labels import label_fact, label_formula, label_names
 from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.listwise.groundings import Countable, exclude_facts
 from gaifman.listwise.mining import COMPARISONS, MinedComparisons, MinedConstants, MinedFormulas
@@ -105,6 +107,8 @@ class Evidence:
     """Whether it is about several objects of the tuple, not about one alone."""
     is_step: bool = False
     """Whether it is a path of one step."""
+    labelled: str = ""
+    """The text with labels for the objects in it; empty for a formula, and if the knowledge base has no labels."""
 
 
 @dataclass(slots=True)
@@ -143,7 +147,7 @@ def explain_ranking(
         or find_counterfactual(explained, helping[:MAX_COUNTERFACTUAL_FORMULAS])
     )
     reasons = (*conflict_reasons(explained), *(_reason(explained, one) for one in shown))
-    return Explanation(
+    explanation = Explanation(
         query_text(predictor.query, explained.names),
         tuple(variable.name for variable in predictor.query.variables),
         explained.names,
@@ -157,6 +161,7 @@ def explain_ranking(
         explained.conflicts,
         predictor.uncovered_reasons(tuples, hidden, budget.deadline)[0],
     )
+    return with_labels(explanation, explained)
 
 
 def best_reason(predictor: ListwisePredictor, tuples: Ints) -> Reason | None:
@@ -232,16 +237,28 @@ def _without_known_answers(explained: ExplainedTuple, order: Sequence[_Merged]) 
 
 
 def _reason(explained: ExplainedTuple, merged: _Merged) -> Reason:
-    evidence = merged.first
+    evidence, labels = merged.first, explained.display
     facts = tuple(explained.fact(fact) for fact in merged.facts)
     if isinstance(evidence.formula, str):
-        text = evidence.formula.format(*explained.names)
-        return Reason(
-            text, evidence.formula.format(*_variables(explained)), merged.effect, 1, evidence.value, facts, text
-        )
-    grounded = _ground(evidence.formula, explained)
-    words = describe_feature(grounded)
-    return Reason(str(grounded), str(evidence.formula), merged.effect, 1, evidence.value, facts, words)
+        text, feature = (evidence.formula.format(*names) for names in (explained.names, _variables(explained)))
+        shown = (evidence.labelled or evidence.formula).format(*label_names(explained.names, labels))
+        words = shown
+    else:
+        grounded = _ground(evidence.formula, explained)
+        text, feature = str(grounded), str(evidence.formula)
+        shown, words = str(label_formula(grounded, labels)), describe_feature(label_formula(grounded, labels))
+    labelled = shown if labels else ""
+    return Reason(
+        text,
+        feature,
+        merged.effect,
+        1,
+        evidence.value,
+        facts,
+        words,
+        labelled=labelled,
+        labels=explained.labels_of(facts),
+    )
 
 
 def _ground(formula: Feature, explained: ExplainedTuple) -> Feature:
@@ -594,12 +611,17 @@ def _similar(scorer: RelationScorer, odds: Odds, objects: Sequence[int], hidden:
             total, bound = total + score, own.expert.bound
     if bound is None or not effect:
         return
-    kb, text = scorer.index.kb, "similar objects"
-    facts = bound.similar_facts(kb, scorer.relation, objects, hidden)
-    if facts:
-        told = [str(kb.fact_by_id(fact)._replace(confidence=1.0)).removesuffix(".") for fact in facts]
-        text += f", as in {' and '.join(told)}"
-    yield Evidence(("expert",), text.replace("{", "{{").replace("}", "}}"), total, effect)
+    kb = scorer.index.kb
+    facts = [kb.fact_by_id(fact) for fact in bound.similar_facts(kb, scorer.relation, objects, hidden)]
+    labelled = _similar_text([label_fact(fact, kb.display) for fact in facts]) if kb.labels else ""
+    yield Evidence(("expert",), _similar_text(facts), total, effect, labelled=labelled)
+
+
+def _similar_text(facts: Sequence[Fact]) -> str:
+    """The text about similar objects, with the facts that they are in; braces are doubled."""
+    told = [str(fact._replace(confidence=1.0)).removesuffix(".") for fact in facts]
+    text = f"similar objects, as in {' and '.join(told)}" if told else "similar objects"
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _known(

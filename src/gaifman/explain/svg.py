@@ -24,6 +24,7 @@ from gaifman._html import NEGATIVE_COLOUR, POSITIVE_COLOUR, to_html
 from gaifman.errors import OutputError, plural, shorten
 from gaifman.io.files import atomic_write, check_writable
 from gaifman.kb.knowledge_base import Fact
+from gaifman.kb.labels import Labels, label_fact
 
 MAX_OTHER_OBJECTS = 16
 """Limit on the objects besides the tuple's own."""
@@ -50,6 +51,12 @@ class Diagram:
     """Facts of the explanation: 1 supports the prediction, −1 opposes it."""
     decisive: frozenset[Fact] = frozenset()
     """The facts of the counterfactual."""
+    labels: Labels = field(default_factory=dict)
+    """Object → how it is shown, for objects that have a label."""
+
+    def shown(self, name: str) -> str:
+        """The name or label of an object, shortened."""
+        return shorten_name(self.labels.get(name, name))
 
 
 @dataclass(slots=True)
@@ -127,14 +134,14 @@ def layout_nodes(
     boxes: dict[str, NodeBox] = {}
     x, gap = MARGIN, 0.0
     for number, column in enumerate(columns):
-        widest = max([text_width(shorten_name(name), FONT_SIZE) + 24 for name in column], default=0.0)
+        widest = max([text_width(diagram.shown(name), FONT_SIZE) + 24 for name in column], default=0.0)
         if not column and not (is_pair and number == 2):
             continue
         x += widest / 2
         outer = -1 if number == 0 else int(number == len(columns) - 1)
         step = 2 * ROW_HEIGHT if len(own) > 2 and number == 1 else ROW_HEIGHT  # edges between them need a row
         for name, y in zip(column, _row_positions(len(column), rows, step, is_pair and number == 2), strict=True):
-            width = text_width(shorten_name(name), FONT_SIZE) + 24
+            width = text_width(diagram.shown(name), FONT_SIZE) + 24
             boxes[name] = NodeBox(name, x, TOP + y, width, name in own, outer, widest / 2, label_space[number])
         gap = max(label_space[number : number + 2]) + CURVE_WIDTH
         x += widest / 2 + gap
@@ -357,7 +364,8 @@ def _edge_label(facts: Sequence[Fact], diagram: Diagram, point: Point) -> str:
     width = label_width(facts)
     box = f'x="{x - width / 2:.1f}" y="{y - 8:.1f}" width="{width:.1f}" height="16"'
     background = f'<rect class="gaifman-page" {box} rx="4"/>'
-    title = to_html(shorten(" ".join(map(str, dict.fromkeys(facts))), MAX_TOOLTIP_CHARS))
+    shown = (str(label_fact(fact, diagram.labels)) for fact in dict.fromkeys(facts))
+    title = to_html(shorten(" ".join(shown), MAX_TOOLTIP_CHARS))
     text = _small_text(_coloured_relations(facts, diagram), x, y + 4)
     return f'<g class="gaifman-facts"><title>{title}</title>{background}{text}</g>'
 
@@ -385,11 +393,13 @@ def _node(box: NodeBox, diagram: Diagram) -> str:
     shape, text = ("own", "own-name") if box.in_tuple else ("pill", "text")
     left, top = box.x - box.width / 2, box.y - NODE_HEIGHT / 2
     area = f'x="{left:.1f}" y="{top:.1f}" width="{box.width:.1f}" height="{NODE_HEIGHT:.0f}"'
+    label = diagram.labels.get(box.name, box.name)
+    tooltip = box.name if label == box.name or label.endswith(f"({box.name})") else f"{label} ({box.name})"
     node = (
-        f'<g class="gaifman-name"><title>{to_html(box.name)}</title>'
+        f'<g class="gaifman-name"><title>{to_html(tooltip)}</title>'
         f'<rect class="gaifman-{shape}" {area} rx="{NODE_HEIGHT / 2:.0f}"/>'
         f'<text class="gaifman-{text}" font-size="{FONT_SIZE}" text-anchor="middle" '
-        f'x="{box.x:.1f}" y="{box.y + 4.5:.1f}">{to_html(shorten_name(box.name))}</text></g>'
+        f'x="{box.x:.1f}" y="{box.y + 4.5:.1f}">{to_html(diagram.shown(box.name))}</text></g>'
     )
     if box.unary_facts:
         node += _small_text(_coloured_relations(box.unary_facts, diagram), box.x, box.y + NODE_HEIGHT / 2 + 13)

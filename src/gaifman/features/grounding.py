@@ -26,6 +26,7 @@ import numpy as np
 from gaifman.errors import FormulaError, LimitError
 from gaifman.kb.gaifman_graph import GaifmanGraph, induced_facts
 from gaifman.kb.knowledge_base import Fact
+from gaifman.kb.labels import NOTHING, Labels, label_fact
 from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import (
     Aggregate,
@@ -182,8 +183,10 @@ def find_groundings(
     return [facts for facts in dict.fromkeys(tuple(dict.fromkeys(facts)) for _, facts in groundings) if facts]
 
 
-def find_witness_facts(structure: Structure, feature: Feature, objects: tuple[str, ...]) -> tuple[list[str], bool]:
-    """Return the facts of the first groundings of a feature, and whether there are more.
+def find_witness_facts(
+    structure: Structure, feature: Feature, objects: tuple[str, ...], labels: Labels = NOTHING
+) -> tuple[list[str], bool]:
+    """Return the facts of the first groundings of a feature, with labels for objects, and whether there are more.
 
     There are none if facts alone do not make it true: for ¬, →, ↔, ∀, and attributes.
     """
@@ -198,7 +201,9 @@ def find_witness_facts(structure: Structure, feature: Feature, objects: tuple[st
         groundings.setdefault(tuple(grounding.get(variable) for variable in counted), facts)
         if not counted or len(groundings) > SHOWN_GROUNDINGS:
             break
-    shown = dict.fromkeys(str(fact) for facts in list(groundings.values())[:SHOWN_GROUNDINGS] for fact in facts)
+    shown = dict.fromkeys(
+        str(label_fact(fact, labels)) for facts in list(groundings.values())[:SHOWN_GROUNDINGS] for fact in facts
+    )
     return list(shown), len(groundings) > SHOWN_GROUNDINGS
 
 

@@ -10,7 +10,7 @@ write(kb, "family.duckdb")                     atomic: an error leaves the old f
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -23,6 +23,7 @@ from gaifman.io.databases import read_parquet, read_sqlite
 from gaifman.io.duckdb import is_connection, read_connection, read_duckdb, write_duckdb, write_parquet
 from gaifman.io.facts_file import read_facts_file
 from gaifman.io.files import (
+    RDF_FORMATS,
     READ_FORMATS,
     STDIN,
     SUFFIXES,
@@ -37,11 +38,15 @@ from gaifman.io.files import (
     open_input,
     read_blocks,
 )
-from gaifman.io.graphs import is_networkx, is_rdflib, read_networkx, serialize_rdflib
+from gaifman.io.graphml import read_graphml
+from gaifman.io.graphs import is_networkx, is_rdflib, prefixes_of, read_networkx, serialize_rdflib
+from gaifman.io.json_lines import read_json_lines
+from gaifman.io.labels import LabelLanguages, add_labels, read_label_file
 from gaifman.io.mapped_tables import TableMapper
 from gaifman.io.mapping import TableMapping, make_mapping
 from gaifman.io.objects import TableReader, describe
-from gaifman.io.rdf import IriStyle, NodeNamer, read_rdf
+from gaifman.io.rdf import IriStyle, NodeNamer, RdfOptions, read_rdf
+from gaifman.io.rdf_writer import RDF_WRITE_FORMATS, rdf_lines
 from gaifman.io.reviewed_tables import read_any_table
 from gaifman.io.writers import fact_lines, find_losses, open_text, table_lines
 from gaifman.kb.builder import KnowledgeBaseBuilder
@@ -67,8 +72,10 @@ def read(  # noqa: PLR0913 - each says something else of the data
     format: str | None = None,  # noqa: A002
     limits: Limits = DEFAULT_LIMITS,
     table: str | None = None,
-    iris: IriStyle = "full",
+    iris: IriStyle = "prefixed",
     header: bool | None = None,
+    labels: str | Path | Mapping[str, str] | None = None,
+    language: str = "",
     map: str | Sequence[str] = (),  # noqa: A002
     id: str | None = None,  # noqa: A002
     wide: bool = False,
@@ -84,9 +91,10 @@ def read(  # noqa: PLR0913 - each says something else of the data
     DuckDB, a connection of sqlite3.
 
     `format` is one of `READ_FORMATS`; by default it is detected for each file. `table` is the table of a database to
-    read, `schema.table` if needed; by default all. `iris="local"` shortens the names of RDF to the part after the last
-    `#` or `/`. `header` says whether the first line of a text table names its columns; by default that is detected and
-    reported.
+    read, `schema.table` if needed; by default all. Names of RDF have the prefixes of their file, `ex:berlin`; with
+    `iris="full"` they are whole IRIs, with `iris="local"` the part after the last `#` or `/`. `header` says whether the
+    first line of a text table names its columns; by default that is detected and reported. `labels` is a file of
+    objects and labels, or a mapping; of the labels in RDF, `language` says which are shown: `de`, or `de,fr`.
 
     `map` says what the columns of tables are: `map=["employee works_in dept", "employee is person", "employee age"]`.
     With `wide`, a row describes the object in the column `id`, by default the first: other columns of numbers are
@@ -104,9 +112,15 @@ def read(  # noqa: PLR0913 - each says something else of the data
     if sum(isinstance(source, str) and source == STDIN for source in sources) > 1:
         raise InputError("standard input can be read only once")
     mapper = _make_mapper(make_mapping(map, id, wide, separator, ignore), format)
-    reader = _Reader(limits, table, iris, header, mapper, progress, KnowledgeBaseBuilder(limits.facts))
+    builder = KnowledgeBaseBuilder(limits.facts)
+    reader = _Reader(limits, table, iris, header, LabelLanguages(language), mapper, progress, builder)
     for source in sources:
         reader.read(source, format)
+    if isinstance(labels, Mapping):
+        add_labels(labels, builder)
+    elif labels is not None:
+        with open_input(labels, limits) as file:
+            reader.read_labels(file)
     return reader.finish()
 
 
@@ -126,6 +140,7 @@ class _Reader:
     table: str | None
     iris: IriStyle
     header: bool | None
+    languages: LabelLanguages
     mapper: TableMapper | None
     """Reads tables by a mapping; None without one."""
     progress: ProgressCallback | None
@@ -135,14 +150,19 @@ class _Reader:
     """Fingerprint in the last DuckDB file that gaifman wrote."""
 
     @cached_property
-    def namer(self) -> NodeNamer:
-        """The names of RDF nodes, over all files."""
-        return NodeNamer(self.iris)
+    def rdf(self) -> RdfOptions:
+        """How RDF is read, over all files."""
+        return RdfOptions(NodeNamer(self.iris), self.languages)
 
     @property
     def _how(self) -> tuple[Limits, KnowledgeBaseBuilder, ProgressCallback | None, TableMapper | None]:
         """What readers of tables need."""
         return self.limits, self.builder, self.progress, self.mapper
+
+    @property
+    def _prefixed(self) -> bool:
+        """Whether names have prefixes."""
+        return self.iris == "prefixed"
 
     def read(self, source: object, file_format: str | None) -> None:
         """Read a file, database or object into the builder."""
@@ -167,7 +187,7 @@ class _Reader:
         name = describe(source)
         if is_connection(source):
             self._check_no_format(name, file_format)
-            kind = read_connection(source, name, self.table, *self._how)
+            kind = read_connection(source, name, self.table, *self._how, prefixed=self._prefixed)
             self.builder.add_note(1, f"databases read as {kind}", name, f"database read as {kind}")
             return
         if self.table is not None:
@@ -191,7 +211,9 @@ class _Reader:
         scratch = ScratchFolder()
         try:
             file = serialize_rdflib(graph, name, scratch)
-            read_rdf(read_blocks(file, self.limits, self.progress), name, "ntriples", self.namer, self.builder)
+            read_rdf(read_blocks(file, self.limits, self.progress), name, "ntriples", self.rdf, self.builder)
+            if self._prefixed:
+                self.builder.add_prefixes(prefixes_of(graph))
         finally:
             scratch.remove()
 
@@ -203,7 +225,7 @@ class _Reader:
             case "parquet":
                 read_parquet(source, *self._how)
             case "duckdb":
-                self.fingerprint = read_duckdb(source, self.table, *self._how)
+                self.fingerprint = read_duckdb(source, self.table, *self._how, prefixed=self._prefixed)
             case "sqlite":
                 read_sqlite(source, self.table, *self._how)
             case _:
@@ -215,12 +237,30 @@ class _Reader:
         match file_format:
             case "facts":
                 read_facts_file(blocks, self.limits, self.builder)
-            case "ntriples" | "turtle":
-                read_rdf(blocks, source.name, file_format, self.namer, self.builder)
+            case "jsonlines":
+                read_json_lines(blocks, source.name, self.builder)
+            case "graphml":
+                read_graphml(blocks, source.name, self.limits.line, self.builder)
+            case _ if file_format in RDF_FORMATS:
+                read_rdf(blocks, source.name, file_format, self.rdf, self.builder)
             case _:
                 layout = file_format if file_format in TABLE_FORMATS else None
                 return read_any_table(blocks, file_suffix(source.name), layout, self.builder, self.header, self.mapper)
         return file_format
+
+    def read_labels(self, source: InputFile) -> None:
+        """Read a file of labels: RDF, or a table with two columns."""
+        blocks, suffix = read_blocks(source, self.limits, self.progress), file_suffix(source.name)
+        file_format = SUFFIXES.get(suffix)
+        if file_format in RDF_FORMATS:
+            read_rdf(blocks, source.name, file_format, replace(self.rdf, labels_only=True), self.builder)
+        elif file_format is None:
+            read_label_file(blocks, source.name, suffix, self.builder)
+        else:
+            raise InputError(
+                f"labels are not read from {file_format} files: {source.name}",
+                hint="write a .tsv file: an object and its label on each line, with a tab between them",
+            )
 
     def finish(self) -> KnowledgeBase:
         """Return the knowledge base, with a note if a file of gaifman was changed by another program."""
@@ -266,17 +306,23 @@ def write(
             case "parquet":
                 write_parquet(kb, temporary, str(path))
             case _:
-                lines = fact_lines(kb) if file_format == "facts" else table_lines(kb, file_format, suffix)
                 with open_text(temporary, compressed) as file:
-                    file.writelines(lines)
+                    file.writelines(_lines(kb, file_format, suffix))
+
+
+def _lines(kb: KnowledgeBase, file_format: str, suffix: str) -> Iterator[str]:
+    """Yield the lines of a text file."""
+    if file_format == "facts":
+        return fact_lines(kb)
+    return rdf_lines(kb, file_format) if file_format in RDF_WRITE_FORMATS else table_lines(kb, file_format, suffix)
 
 
 def can_hold(kb: KnowledgeBase, path: str | Path) -> bool:
     """Whether a file of this name can be written and holds all of a knowledge base.
 
     >>> kb = KnowledgeBase.from_facts([("old", "ann")])
-    >>> can_hold(kb, "kb.facts"), can_hold(kb, "kb.ttl")
-    (True, False)
+    >>> can_hold(kb, "kb.facts"), can_hold(kb, "kb.ttl"), can_hold(kb, "kb.graphml")
+    (True, True, False)
     """
     suffix = file_suffix(str(path))
     try:
@@ -294,7 +340,7 @@ def _format_for(kb: KnowledgeBase, path: Path, suffix: str) -> str:
     if file_format not in WRITE_FORMATS:
         raise OutputError(
             f"the name of {path} does not determine a format",
-            hint="use the suffix .facts, .tsv, .csv, .parquet or .duckdb, or set the format",
+            hint="use the suffix .facts, .tsv, .csv, .nt, .ttl, .parquet or .duckdb, or set the format",
         )
     return file_format
 

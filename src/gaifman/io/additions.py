@@ -6,6 +6,7 @@ order of its lines stay. Other files are written anew.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -13,7 +14,8 @@ from pathlib import Path
 from gaifman.errors import OutputError, shorten
 from gaifman.io import write
 from gaifman.io.files import InputFile, atomic_write, detect_format, file_suffix, has_returns, open_binary, read_head
-from gaifman.io.results import fact_triples, names_a_node, review_triples
+from gaifman.io.rdf import NAME_URN, IriStyle
+from gaifman.io.rdf_writer import fact_triple, rdf_node, review_triples
 from gaifman.io.writers import open_text, review_lines
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.reviews import PREDICTED, REJECTED, FactKey, Provenance
@@ -22,6 +24,8 @@ Decided = Mapping[FactKey, Provenance]
 _COPIED = {"facts": (".facts", ".pl", ".dl"), "ntriples": (".nt", ".ttl"), "turtle": (".ttl",)}
 """Format of a file that is copied → suffixes of copies that keep it."""
 _COPY_SIZE = 1 << 20
+_BLANK = re.compile(r"_:\w[\w.-]*")
+"""A blank node whose label the file has."""
 
 
 def reviewed_path(path: Path) -> Path:
@@ -36,16 +40,27 @@ def reviewed_path(path: Path) -> Path:
 
 
 def write_additions(
-    source: Path, target: Path, kb: KnowledgeBase, accepted: Decided, rejected: Decided, file_format: str | None = None
+    source: Path,
+    target: Path,
+    kb: KnowledgeBase,
+    accepted: Decided,
+    rejected: Decided,
+    file_format: str | None = None,
+    iris: IriStyle = "prefixed",
 ) -> None:
-    """Write `kb`, which has the accepted and rejected facts, to `target`; `source` is the file without them."""
+    """Write `kb`, which has the accepted and rejected facts, to `target`.
+
+    `source` is the file without them, and `iris` the names with which it was read.
+    """
     own = InputFile.from_path(source)
     found = file_format or detect_format(own)
     if file_suffix(target.name) not in _COPIED.get(found, ()) or has_returns(read_head(own, _COPY_SIZE)):
         write(kb, target)
         return
-    lines = _fact_lines(accepted, rejected) if found == "facts" else _triples(accepted, rejected)
-    written = [*lines]
+    if found == "facts":
+        written = [*_fact_lines(accepted, rejected)]
+    else:
+        written = [f"{line}\n" for line in _triples(kb, accepted, rejected, iris)]
     with (
         atomic_write(target) as temporary,
         open_text(temporary, target.name.endswith(".gz")) as file,
@@ -64,16 +79,19 @@ def _fact_lines(accepted: Decided, rejected: Decided) -> Iterator[str]:
     return chain(facts, review_lines(accepted, rejected))
 
 
-def _triples(accepted: Decided, rejected: Decided) -> Iterator[str]:
-    for key in chain(accepted, rejected):
-        for name in key:
-            if not names_a_node(name):
-                raise OutputError(
-                    f"{shorten(name)} is no IRI, so that the file cannot have facts about it",
-                    hint="read the file with full IRIs, or write a .duckdb file: -o NEW.duckdb",
-                )
-    for key in sorted(accepted):
-        yield from fact_triples(Fact(key[0], key[1:]))
+def _triples(kb: KnowledgeBase, accepted: Decided, rejected: Decided, iris: IriStyle) -> Iterator[str]:
+    def node(name: str) -> str:
+        text = name if _BLANK.fullmatch(name) else rdf_node(kb.iri(name))
+        if text.startswith(f"<{NAME_URN}") and iris != "local":
+            return text  # a name that is no IRI has such a URN in the file
+        if text not in (name, f"<{kb.iri(name)}>"):
+            raise OutputError(
+                f"{shorten(name)} is no IRI, so that the file cannot have facts about it",
+                hint="read the file with full IRIs, or write a .duckdb file: -o NEW.duckdb",
+            )
+        return text
+
+    yield from (fact_triple(Fact(key[0], key[1:]), node) for key in sorted(accepted))
     for kind, decided in ((PREDICTED, accepted), (REJECTED, rejected)):
         for key, provenance in sorted(decided.items()):
-            yield from review_triples(kind, key, provenance)
+            yield from review_triples(kind, key, provenance, node)

@@ -2,9 +2,10 @@
 
     objects(id, name)   relations(id, name, arity)   attributes(id, name)   gaifman(key, value)
     facts1(relation, a1, confidence)   facts2(relation, a1, a2, confidence)   …   facts8(…)
-    attribute_values(attribute, object, value)
+    attribute_values(attribute, object, value)   labels(object, label)   prefixes(prefix, iri)
 
-and the views `facts(relation, objects, confidence)` and `"values"(attribute, object, value)` with names.
+labels and prefixes only if there are some, and the views `facts(relation, objects, confidence)` and
+`"values"(attribute, object, value)` with names.
 
 If proposed facts were reviewed, the decisions, also about those that were rejected, are in
 
@@ -40,11 +41,14 @@ from gaifman.io.databases import (
     translate_sqlite_errors,
 )
 from gaifman.io.files import InputFile, ScratchFolder, uncompressed_path
+from gaifman.io.labels import STORED_RANK
 from gaifman.io.mapped_tables import TableMapper
 from gaifman.kb.builder import KnowledgeBaseBuilder, Locator
 from gaifman.kb.knowledge_base import KnowledgeBase, format_name
+from gaifman.kb.labels import NOTHING, Prefixes, expand
 from gaifman.kb.reviews import PREDICTED, REJECTED, Provenance
 from gaifman.kb.tables import Floats, Ints
+from gaifman.logic.ast import name_problem
 
 REVIEW_FIELDS = ("provenance", "model", "date", "probability")
 LAYOUT_VERSION = 1
@@ -86,6 +90,7 @@ def write_duckdb(kb: KnowledgeBase, path: Path, name: str) -> None:
             {"attribute": numbers.attribute, "object": numbers.objects, "value": numbers.value},
         )
         _create_views(connection, list(kb.fact_tables))
+        _write_labels(connection, kb)
         _write_reviews(connection, kb)
         about = {"version": str(LAYOUT_VERSION), "fingerprint": kb.fingerprint, "format": "gaifman knowledge base"}
         create_table(connection, "gaifman", {"key": _text_array(about), "value": _text_array(about.values())})
@@ -118,6 +123,16 @@ def _write_names(connection: Any, kb: KnowledgeBase) -> None:
     names = kb.content.relations
     columns: dict[str, npt.NDArray[Any]] = {"id": np.arange(len(names), dtype=np.int32), "name": _text_array(names)}
     create_table(connection, "relations", columns | {"arity": np.array(kb.content.arities, np.int32)})
+
+
+def _write_labels(connection: Any, kb: KnowledgeBase) -> None:
+    """Write labels and prefixes, if there are some."""
+    for table, (key, value), pairs in (
+        ("labels", ("object", "label"), kb.labels),
+        ("prefixes", ("prefix", "iri"), kb.prefixes),
+    ):
+        if pairs:
+            create_table(connection, table, {key: _text_array(pairs), value: _text_array(pairs.values())})
 
 
 def _text_array(names: Any) -> npt.NDArray[Any]:
@@ -168,8 +183,13 @@ def read_duckdb(
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None = None,
     mapper: TableMapper | None = None,
+    *,
+    prefixed: bool = True,
 ) -> str | None:
-    """Read a DuckDB file into the builder; return the fingerprint if gaifman wrote the file."""
+    """Read a DuckDB file into the builder; return the fingerprint if gaifman wrote the file.
+
+    `prefixed` says whether names keep the prefixes that the file has; otherwise they become IRIs.
+    """
     import duckdb
 
     with (
@@ -178,7 +198,7 @@ def read_duckdb(
         duckdb.connect(str(file), read_only=True, config=dict(NO_DISK)) as connection,
     ):
         connection.execute("SET enable_external_access = false")  # an untrusted file must not reach other files
-        return _read_database(source.name, connection, table, limits, builder, progress, mapper)
+        return _read_database(source.name, connection, table, limits, builder, progress, mapper, prefixed=prefixed)
 
 
 def _read_database(
@@ -189,11 +209,13 @@ def _read_database(
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None,
     mapper: TableMapper | None,
+    *,
+    prefixed: bool,
 ) -> str | None:
     """Read an open database; return the fingerprint if gaifman wrote it."""
     names = {name for schema, name in list_tables(connection) if schema == MAIN_SCHEMA}
     if table is None and {"gaifman", "objects", "relations"} <= names:
-        return _read_native(_ColumnReader(source, connection, builder), names, builder, progress)
+        return _read_native(_ColumnReader(source, connection, builder), names, builder, progress, prefixed)
     read_duckdb_tables(source, connection, table, limits, builder, progress, mapper)
     return None
 
@@ -214,17 +236,19 @@ def read_connection(
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None = None,
     mapper: TableMapper | None = None,
+    *,
+    prefixed: bool = True,
 ) -> str:
     """Read tables of a connection that the user opened, and return the kind of the database.
 
-    `source` is its name for messages.
+    `source` is its name for messages; `prefixed` is as for `read_duckdb`.
     """
     if hasattr(connection, "row_factory"):
         with translate_sqlite_errors(source), _plain_rows(connection):
             read_sqlite_tables(source, connection, table, limits, builder, progress, mapper)
         return "sqlite"
     with translate_duckdb_errors(source):
-        _read_database(source, connection.cursor(), table, limits, builder, progress, mapper)
+        _read_database(source, connection.cursor(), table, limits, builder, progress, mapper, prefixed=prefixed)
     return "duckdb"
 
 
@@ -240,10 +264,18 @@ def _plain_rows(connection: Any) -> Iterator[None]:
 
 
 def _read_native(
-    columns: _ColumnReader, names: set[str], builder: KnowledgeBaseBuilder, progress: ProgressCallback | None
+    columns: _ColumnReader,
+    names: set[str],
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None,
+    prefixed: bool,
 ) -> str | None:
     """Read a file that gaifman wrote, and return its fingerprint."""
     about = columns.metadata()
+    if "prefixes" in names:
+        columns.prefixes = dict(columns.text_pairs("prefixes", "prefix", "iri"))
+        if prefixed:
+            builder.add_prefixes(columns.prefixes)
     for table in ("objects", "relations", "attributes"):
         columns.count_rows(table)
     objects, relations, attributes = (columns.names(table) for table in ("objects", "relations", "attributes"))
@@ -272,6 +304,10 @@ def _read_native(
     holder = columns.ids("attribute_values", "object", objects)
     with columns.locating_errors("attribute_values") as locate:
         builder.add_values(attribute, holder, columns.floats("attribute_values", "value"), locate)
+    if "labels" in names:
+        columns.count_rows("labels")
+        for name, label in columns.text_pairs("labels", "object", "label"):
+            builder.add_label(expand(name, columns.prefixes), label, STORED_RANK)
     return about.get("fingerprint")
 
 
@@ -280,6 +316,8 @@ class _ColumnReader:
 
     def __init__(self, source: str, connection: Any, builder: KnowledgeBaseBuilder) -> None:
         self._source, self._connection, self._builder = source, connection, builder
+        self.prefixes: Prefixes = NOTHING
+        """The prefixes of names."""
 
     def metadata(self) -> dict[str, str]:
         """Return the metadata of the file; other versions of the layout are refused."""
@@ -329,9 +367,18 @@ class _ColumnReader:
             if name in seen:
                 raise self.error(table, f"the name {shorten(format_name(name))} occurs twice", row)
             seen.add(name)
+        names = [expand(name, self.prefixes) for name in names] if self.prefixes else names
         numbers = np.empty(len(ids), np.int32)
         numbers[ids] = self._builder.encode_names(names, lambda row: self.location(table, row))
         return numbers
+
+    def text_pairs(self, table: str, key: str, value: str) -> Iterator[tuple[str, str]]:
+        """Yield the rows of a table of two columns of text."""
+        keys, values = (self.column(table, column, "O", "text").tolist() for column in (key, value))
+        for row, pair in enumerate(zip(keys, values, strict=True)):
+            if not all(isinstance(text, str) and "\0" not in text for text in pair) or name_problem(pair[1]):
+                raise self.error(table, f"the columns {key} and {value} must hold text", row)
+            yield pair
 
     def ids(self, table: str, column: str, numbers: Ints) -> Ints:
         """Return a column of ids as the builder's numbers."""
@@ -350,14 +397,15 @@ class _ColumnReader:
         columns = ", ".join(["relation", *(f"a{i + 1}" for i in range(arity)), *REVIEW_FIELDS])
         found = self._connection.execute(f"SELECT {columns} FROM {quote_identifier(table)}").fetchall()
         for row, (relation, *members, kind, model, date, p) in enumerate(found):
-            key = (relations.get(relation, ""), *(objects.get(number, "") for number in members))
-            if "" in key:
+            names = (relations.get(relation, ""), *(objects.get(number, "") for number in members))
+            if "" in names:
                 raise self.error(table, "a number is not an id", row)
             if kind not in (PREDICTED, REJECTED):
                 raise self.error(table, f"the provenance is {PREDICTED} or {REJECTED}, not {shorten(str(kind))}", row)
             if not isinstance(p, float | None) or not (isinstance(model, str) and isinstance(date, str)):
                 raise self.error(table, "the model and the date must be texts, and the probability a number", row)
             locate = partial(self.location, table, row)
+            key = tuple(expand(name, self.prefixes) for name in names)
             self._builder.add_review(key, Provenance(model, date, p), kind == PREDICTED, locate)
 
     def _names_by_id(self, table: str) -> dict[int, str]:

@@ -58,6 +58,12 @@ class TextBlock:
         line = self.line + self.data.count(b"\n", 0, offset)
         return Location(self.source, line, len(before) + 1, before + after, width)
 
+    def text_of_line(self, number: int) -> str | None:
+        """Return the text of a line, or None if the block does not have it."""
+        lines = self.data.split(b"\n")[:-1]
+        inside = 0 <= number - self.line < len(lines)
+        return lines[number - self.line].decode(errors="replace") if inside else None
+
     def check_no_nul(self) -> None:
         """Raise if the block contains a NUL, as binary files do."""
         offset = self.data.find(b"\0")
@@ -409,10 +415,13 @@ def _commit(temporary: Path, path: Path) -> None:
 TABLE_FORMATS = ("triples", "nary", "types", "attributes")
 """Text tables, told apart by their columns."""
 
-READ_FORMATS = (*TABLE_FORMATS, "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
+RDF_FORMATS = ("ntriples", "nquads", "turtle", "trig", "rdfxml", "jsonld")
+"""Formats of RDF."""
+
+READ_FORMATS = (*TABLE_FORMATS, "facts", "parquet", *RDF_FORMATS, "jsonlines", "graphml", "duckdb", "sqlite")
 """Formats that `read` accepts."""
 
-WRITE_FORMATS = ("facts", "triples", "nary", "parquet", "duckdb")
+WRITE_FORMATS = ("facts", "triples", "nary", "parquet", "ntriples", "turtle", "duckdb")
 """Formats that `write` accepts."""
 
 SUFFIXES = {
@@ -421,7 +430,15 @@ SUFFIXES = {
     ".dl": "facts",
     ".parquet": "parquet",
     ".nt": "ntriples",
+    ".nq": "nquads",
     ".ttl": "turtle",
+    ".trig": "trig",
+    ".rdf": "rdfxml",
+    ".owl": "rdfxml",
+    ".jsonld": "jsonld",
+    ".jsonl": "jsonlines",
+    ".ndjson": "jsonlines",
+    ".graphml": "graphml",
     ".duckdb": "duckdb",
     ".ddb": "duckdb",
     ".sqlite": "sqlite",
@@ -430,9 +447,12 @@ SUFFIXES = {
 """Suffix → format; other formats are detected by content."""
 
 OTHER_FILES = {
-    "json": ("JSON", "write head, relation and tail of a fact on each line, with tabs between them"),
+    "json": (
+        "JSON that is neither JSON-LD nor JSON lines",
+        'write one object per line: {"head": …, "relation": …, "tail": …}; or add a @context for JSON-LD',
+    ),
     "html": ("a web page (HTML)", "perhaps a download failed: open it to see what it says"),
-    "xml": ("XML", "convert RDF/XML to Turtle (.ttl) or N-Triples (.nt), and other XML to a table"),
+    "xml": ("XML that is neither RDF/XML nor GraphML", "write its facts as lines: head, relation, tail, with tabs"),
 }
 """Files that are text but not facts: what they are, and what to do."""
 _OVERRIDE = "if it is a table, set --input-format (in Python format=…)"
@@ -447,8 +467,24 @@ _JSON = re.compile(
 )
 _HTML = re.compile(rb"\s*<(?:!doctype\s+html|(?:html|head|body|table|div|script|title)[\s>])", re.IGNORECASE)
 _XML = re.compile(rb"""\s*<(?:\?xml\s|!--|!doctype\s|[a-z][\w.:-]*\s+[a-z][\w.:-]*\s*=\s*["'])""", re.IGNORECASE)
+_JSON_LD = re.compile(rb'"@(?:context|graph|id|type)"\s*:')
+_JSON_LINE = re.compile(rb'\s*\{(?=[^\n]*"(?:relation|type|attribute|label)"\s*:)[^\n]*\}\s*(?:\n|\Z)')
+"""An object on one line that can be a fact."""
+_RDF_XML = re.compile(rb"<(?:[\w.-]+:)?RDF[\s>]|http://www\.w3\.org/1999/02/22-rdf-syntax-ns#")
+_GRAPHML = re.compile(rb"\s*<(?:[\w.-]+:)?graphml[\s>]")
+_GRAPH = re.compile(rb"(?mi)^\s*(?:GRAPH\s+)?(?:<[^<>\s]*>|[\w.-]*:[\w.-]*)?\s*\{")
+_TERM = rb"(?:<[^<>\s]*>|_:\S+)"
+_QUAD = re.compile(
+    rb"\s*" + _TERM + rb"\s+<[^<>\s]*>\s+(?:" + _TERM + rb'|"(?:[^"\\\n]|\\.)*"\S*)\s+' + _TERM + rb"\s*\."
+)
+"""The first line of N-Quads."""
 _COMMENTS = re.compile(rb"(?:[^\S\n]*(?:#[^\n]*)?\n)+")
 """Blank lines and comments at the start of a file."""
+
+
+def is_rdf(name: str) -> bool:
+    """Return whether the suffix of a file's name is one of RDF."""
+    return SUFFIXES.get(file_suffix(name)) in RDF_FORMATS
 
 
 def file_suffix(name: str) -> str:
@@ -505,7 +541,10 @@ def detect_format_of(head: bytes, suffix: str) -> str:
         return "table"
     comments = _COMMENTS.match(text)
     text = text[comments.end() :] if comments else text
-    patterns = [(_PREFIX, "turtle"), (_TRIPLE, "ntriples"), (_FACT, "facts")]
+    graphs = _GRAPH.search(text) is not None
+    quads = _QUAD.match(text) is not None
+    turtle, ntriples = "trig" if graphs else "turtle", "nquads" if quads else "ntriples"
+    patterns = [(_PREFIX, turtle), (_TRIPLE, ntriples), (_FACT, "facts")]
     first = text.split(b"\n", 1)[0].rstrip()
     if b"\t" in first:  # a table, unless it is RDF with tabs between its terms
         patterns = patterns[:2] if re.search(rb"\s\.$", first) else []
@@ -513,11 +552,21 @@ def detect_format_of(head: bytes, suffix: str) -> str:
 
 
 def _other_kind(text: bytes) -> str:
-    """Return which of `OTHER_FILES` a text is, or "". A tab in its first line makes it a table."""
-    if b"\t" in text.lstrip().split(b"\n", 1)[0]:
+    """Return which format of JSON or XML a text has, or which of `OTHER_FILES` it is, or "".
+
+    A tab in its first line makes it a table.
+    """
+    if b"\t" in text.lstrip().split(b"\n", 1)[0] and not _JSON_LINE.match(text):
         return ""
-    patterns = (_JSON, "json"), (_HTML, "html"), (_XML, "xml")
-    return next((name for pattern, name in patterns if pattern.match(text)), "")
+    if _JSON.match(text):
+        if _JSON_LD.search(text):
+            return "jsonld"
+        return "jsonlines" if _JSON_LINE.match(text) else "json"
+    if _HTML.match(text):
+        return "html"
+    if _XML.match(text) or _GRAPHML.match(text):
+        return "rdfxml" if _RDF_XML.search(text) else "graphml" if _GRAPHML.search(text) else "xml"
+    return ""
 
 
 def check_format(file_format: str | None, formats: tuple[str, ...], error: type[GaifmanError]) -> None:

@@ -53,6 +53,11 @@ def serialize_rdflib(graph: Any, source: str, scratch: ScratchFolder) -> InputFi
     return InputFile(source, path)
 
 
+def prefixes_of(graph: Any) -> dict[str, str]:
+    """Return the prefixes of a graph of rdflib, those of rdflib itself included."""
+    return {str(prefix): str(start) for prefix, start in graph.namespaces()}
+
+
 def read_networkx(graph: Any, source: str, builder: KnowledgeBaseBuilder) -> None:
     """Read a graph of networkx into the builder."""
     rows = _GraphRows(source, builder)

@@ -144,6 +144,19 @@ class ProposalTable:
             raise self.error(row, column, "the relation or an object is missing", _HINT)
         return (cells[self.facts.relation], *objects)
 
+    @property
+    def labels(self) -> dict[int, int]:
+        """The column of each object → that of its labels, `head_label`, if there is one."""
+        columns = {at: self.column(f"{self.names[at].strip().lower()}_label") for at in self.facts.objects}
+        return {at: column for at, column in columns.items() if column is not None}
+
+    def shown_key(self, row: int) -> FactKey:
+        """The relation and the objects of a row as they are shown: by their labels, if the table has some."""
+        labels, cells = self.labels, self.rows[row]
+        relation, *names = self.key(row)
+        shown = (cells[labels[at]].strip() if at in labels else "" for at in self.facts.objects)
+        return (relation, *(label or name for name, label in zip(names, shown, strict=False)))
+
     def probability(self, row: int) -> float | None:
         """The probability of a row; None if there is none."""
         column = self.column("probability")

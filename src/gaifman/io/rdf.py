@@ -1,6 +1,7 @@
-"""Read N-Triples and Turtle with pyoxigraph.
+"""Read RDF with pyoxigraph: N-Triples, N-Quads, Turtle, TriG, RDF/XML and JSON-LD.
 
-Numeric literals become attributes and `rdf:type` becomes types. Other literals are skipped and counted in a note.
+Numeric literals become attributes, `rdf:type` becomes types, and `rdfs:label` and `skos:prefLabel` give labels. Other
+literals are skipped and counted in a note. The facts of all named graphs are read.
 
 A reified statement whose IRI begins with `urn:gaifman:review:` is no fact, but says that a fact was predicted and
 accepted, or that a proposal was rejected, with the name of the model, the day and the probability.
@@ -10,13 +11,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
 
 import numpy as np
 
 from gaifman.errors import InputError, Location, shorten
 from gaifman.io.cells import DECIMAL
 from gaifman.io.files import BATCH_SIZE, TextBlock
+from gaifman.io.labels import LABEL_PROPERTIES, LabelLanguages, clean_label
+from gaifman.io.rdf_guards import TripleGuard, XmlGuard
 from gaifman.io.tabular import DEFAULT_LAYOUTS, RowBatch, add_rows
 from gaifman.kb.builder import KnowledgeBaseBuilder
 from gaifman.kb.reviews import PREDICTED, REJECTED, FactKey, Provenance
@@ -24,8 +29,22 @@ from gaifman.kb.reviews import PREDICTED, REJECTED, FactKey, Provenance
 if TYPE_CHECKING:
     import pyoxigraph
 
-IriStyle = Literal["full", "local"]
-"""Whether names are full IRIs, or only the part after the last `#` or `/`."""
+IriStyle = Literal["prefixed", "full", "local"]
+"""Whether names have the prefixes of their file, are full IRIs, or only the part after the last `#` or `/`."""
+
+PARSERS = {
+    "ntriples": "N_TRIPLES",
+    "nquads": "N_QUADS",
+    "turtle": "TURTLE",
+    "trig": "TRIG",
+    "rdfxml": "RDF_XML",
+    "jsonld": "JSON_LD",
+}
+"""Format → its name in pyoxigraph."""
+BASE = "gaifman-base:/"
+"""What relative IRIs of RDF/XML and JSON-LD are relative to; it is removed from names."""
+NAME_URN = "urn:gaifman:"
+"""Start of the IRI of a name that is none."""
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -49,25 +68,42 @@ REVIEW_TERMS = ("provenance", "model", "date", "probability")
 _ANONYMOUS = re.compile(r"[0-9a-f]{24,32}")
 
 
+@dataclass
+class RdfOptions:
+    """How RDF files that are read together are read."""
+
+    namer: NodeNamer
+    languages: LabelLanguages
+    labels_only: bool = False
+    """Whether only labels are read."""
+
+
 def read_rdf(
-    blocks: Iterator[TextBlock], source: str, file_format: str, namer: NodeNamer, builder: KnowledgeBaseBuilder
+    blocks: Iterator[TextBlock], source: str, file_format: str, options: RdfOptions, builder: KnowledgeBaseBuilder
 ) -> None:
     """Read an RDF file into the builder."""
     import pyoxigraph
 
-    rdf_format = pyoxigraph.RdfFormat.N_TRIPLES if file_format == "ntriples" else pyoxigraph.RdfFormat.TURTLE
-    stream, buffer = _Stream(blocks), _TripleBuffer(source, builder)
-    namer.start_file(source, anonymous=file_format == "turtle")
+    stream, buffer = _Stream(blocks, source, file_format), _TripleBuffer(source, builder, options)
+    base = BASE if file_format in ("rdfxml", "jsonld") else None
+    options.namer.start_file(source, anonymous=file_format not in ("ntriples", "nquads"), base=base or "")
+    own_format = getattr(pyoxigraph.RdfFormat, PARSERS[file_format])
     try:
         # pyoxigraph needs only read().
-        for triple in pyoxigraph.parse(stream, format=rdf_format):  # type: ignore[arg-type]
-            _add_triple(triple, namer, buffer)
+        parser = pyoxigraph.parse(stream, format=own_format, base_iri=base)  # type: ignore[arg-type]
+        for quad in parser:
+            _add_quad(quad, options.namer, buffer)
     except SyntaxError as error:
         raise _syntax_error(source, error, stream) from None
     except ValueError as error:
         raise InputError(f"{source}: {error}") from None
+    if file_format == "jsonld" and not buffer.count:
+        raise InputError(f"{source} has no fact: none of its keys stands for an IRI", hint="add a @context")
+    if options.namer.style == "prefixed":
+        builder.add_prefixes(parser.prefixes | stream.xml_prefixes())
     buffer.flush()
-    buffer.reviews.add_to(builder, namer, source)
+    if not options.labels_only:
+        buffer.reviews.add_to(builder, options.namer, source)
 
 
 class _ReifiedReviews:
@@ -111,18 +147,23 @@ class _ReifiedReviews:
         return key, provenance, values["provenance"] == PREDICTED, lambda: location
 
 
-def _add_triple(triple: pyoxigraph.Quad, names: NodeNamer, buffer: _TripleBuffer) -> None:
-    """Add a triple as a fact, type or value, or skip it."""
+def _add_quad(quad: pyoxigraph.Quad, names: NodeNamer, buffer: _TripleBuffer) -> None:
+    """Add a triple as a fact, type, value or label, or skip it."""
     import pyoxigraph
 
-    subject, predicate, target = triple.subject, triple.predicate, triple.object
+    subject, predicate, target = quad.subject, quad.predicate, quad.object
     buffer.count += 1
-    if buffer.reviews.take(triple):
+    if buffer.reviews.take(quad):
         return
+    if not isinstance(quad.graph_name, pyoxigraph.DefaultGraph):
+        buffer.note_graph(str(quad.graph_name))
     if isinstance(subject, pyoxigraph.Triple) or isinstance(target, pyoxigraph.Triple):
         buffer.skip("statement", "about triples skipped", str(predicate))
     elif isinstance(target, pyoxigraph.Literal):
-        _add_literal(names(subject), names(predicate), target, buffer)
+        if predicate.value in LABEL_PROPERTIES:
+            buffer.add_label(names(subject), predicate.value, target)
+        else:
+            _add_literal(names(subject), names(predicate), target, buffer)
     elif predicate.value == RDF_TYPE:
         buffer.add("types", names(subject), names(target))
     else:
@@ -151,13 +192,15 @@ class NodeNamer:
     """
 
     def __init__(self, iris: IriStyle) -> None:
+        self.style = iris
         self._local = iris == "local"
         self._files = 0
         self._full_names: dict[str, str] = {}
 
-    def start_file(self, source: str, anonymous: bool) -> None:
-        """Start the next file; `anonymous` says whether it may have nodes without labels."""
+    def start_file(self, source: str, anonymous: bool, base: str = "") -> None:
+        """Start the next file; `anonymous` says whether it may have nodes without labels, `base` is removed."""
         self._files += 1
+        self._base = base
         self._source = source
         self._end = f"#{self._files}" if self._files > 1 else ""
         self._anonymous: dict[str, str] | None = {} if anonymous else None
@@ -166,6 +209,9 @@ class NodeNamer:
         """Return the name of a node."""
         value = str(getattr(node, "value", node))
         if type(node).__name__ != "BlankNode":
+            value = (
+                unquote(value.removeprefix(NAME_URN)) if value.startswith(NAME_URN) else value.removeprefix(self._base)
+            )
             return self._check_unique(re.split(r"[#/]", value)[-1] or value, value) if self._local else value
         if self._anonymous is not None and _ANONYMOUS.fullmatch(value):  # a random label of the parser
             value = self._anonymous.setdefault(value, f"anon/{len(self._anonymous) + 1}")
@@ -186,17 +232,20 @@ class NodeNamer:
 class _TripleBuffer:
     """Collects triples by kind and adds them to the builder in batches."""
 
-    def __init__(self, source: str, builder: KnowledgeBaseBuilder) -> None:
+    def __init__(self, source: str, builder: KnowledgeBaseBuilder, options: RdfOptions) -> None:
         self.count = 0
         self.reviews = _ReifiedReviews()
         self._source = source
         self._builder = builder
+        self._languages, self._labels_only = options.languages, options.labels_only
         self._fields: dict[str, list[str]] = {"triples": [], "types": [], "attributes": []}
         self._lines: dict[str, list[int]] = {"triples": [], "types": [], "attributes": []}
         self._alone: dict[str, int] = {}
 
     def add(self, kind: str, *fields: str) -> None:
         """Add a row of triples, types or attributes."""
+        if self._labels_only:
+            return
         self._fields[kind] += fields
         self._lines[kind].append(self.count)
         if len(self._lines[kind]) >= BATCH_SIZE:
@@ -204,17 +253,40 @@ class _TripleBuffer:
 
     def add_object(self, subject: str) -> None:
         """Add an object, which may have no fact."""
+        if self._labels_only:
+            return
         self._alone.setdefault(subject, self.count)
         if len(self._alone) >= BATCH_SIZE:
             self.flush()
 
+    def add_label(self, subject: str, label_property: str, literal: pyoxigraph.Literal) -> None:
+        """Add a label of a name."""
+        label = clean_label(literal.value)
+        if not label:
+            self.skip("label", "without a text skipped", subject)
+            return
+        self._builder.count_rows(1, lambda: Location(self._where, self.count, 1, ""))
+        rank = self._languages.rank(literal.language or "", LABEL_PROPERTIES.index(label_property))
+        self._builder.add_label(subject, label, rank)
+
+    def note_graph(self, graph: str) -> None:
+        """Count a triple of a named graph."""
+        text, singular = "triples of named graphs, read as all others", "triple of a named graph, read as all others"
+        self._builder.add_note(1, text, shorten(graph, 60), singular)
+
     def skip(self, noun: str, what: str, example: str) -> None:
         """Count a skipped triple."""
+        if self._labels_only:
+            return
         self._builder.add_note(1, f"{noun}s {what}", shorten(example, 60), f"{noun} {what}")
+
+    @property
+    def _where(self) -> str:
+        return f"{self._source} (counting triples as lines)"
 
     def flush(self) -> None:
         """Add the collected triples to the builder."""
-        source = f"{self._source} (counting triples as lines)"
+        source = self._where
         names, none = list(self._alone), np.zeros(0, np.int32)
         ids = self._builder.encode_names(names, lambda row: Location(source, self._alone[names[row]], 1, names[row]))
         self._builder.declare(ids, none, none, none, lambda row, _: Location(source, row + 1, 1, ""))
@@ -228,38 +300,52 @@ class _TripleBuffer:
 
 
 class _Stream:
-    """A stream of blocks; keeps the last lines for error messages."""
+    """A stream of checked blocks; keeps the last lines for error messages."""
 
-    def __init__(self, blocks: Iterator[TextBlock]) -> None:
+    def __init__(self, blocks: Iterator[TextBlock], source: str, file_format: str) -> None:
         self._blocks = blocks
         self._rest = b""
         self._last: list[TextBlock] = []
+        self._guard = XmlGuard(source, self.line) if file_format == "rdfxml" else TripleGuard(source)
+
+    def xml_prefixes(self) -> dict[str, str]:
+        """Return the prefixes of an XML file."""
+        return self._guard.prefixes if isinstance(self._guard, XmlGuard) else {}
 
     def read(self, size: int = -1) -> bytes:
         """Return at most `size` bytes; none at the end."""
         if not self._rest:
             block = next(self._blocks, None)
             if block is None:
+                self._guard.check(b"", 0)
                 return b""
             block.decode()  # raises for binary data with the same message as the other formats
             self._last = [*self._last[-1:], block]
             self._rest = block.normalise_newlines().data
+            self._guard.check(self._rest, block.line)
         taken = self._rest if size < 0 else self._rest[:size]
         self._rest = self._rest[len(taken) :]
         return taken
 
     def line(self, number: int) -> str:
         """Return the text of a line, if it is still kept."""
-        for block in self._last:
-            lines = block.data.split(b"\n")
-            if 0 <= number - block.line < len(lines):
-                return lines[number - block.line].decode(errors="replace")
-        return ""
+        return next((text for block in self._last if (text := block.text_of_line(number)) is not None), "")
+
+
+REMOTE_CONTEXT = "LoadDocumentCallback"
+"""Part of the parser's message about a context in another document."""
 
 
 def _syntax_error(source: str, error: SyntaxError, stream: _Stream) -> InputError:
-    line, column = error.lineno or 1, error.offset or 1
-    end = error.end_offset if error.end_lineno == line and error.end_offset else column + 1
+    if REMOTE_CONTEXT in error.msg:
+        return InputError(
+            f"{source}: its @context is in another document, and nothing is fetched",
+            hint="write the content of the context into the file",
+        )
     message = re.sub(r"^Parser error at [^:]*: ", "", error.msg)
+    if error.lineno is None:
+        return InputError(f"{source}: {message}")
+    line, column = error.lineno, error.offset or 1
+    end = error.end_offset if error.end_lineno == line and error.end_offset else column + 1
     location = Location(source, line, column, stream.line(line), max(1, end - column))
     return InputError(message, location=location)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
 from gaifman._tables import Columns, csv_lines, json_lines
 from gaifman.errors import InputError, OutputError, similar_names
 from gaifman.io.databases import quote_identifier, quote_literal
-from gaifman.io.rdf import RDF, RDF_TYPE, REVIEW, STATEMENT_TERMS, XSD
+from gaifman.io.rdf_writer import fact_triple
 from gaifman.io.writers import open_text
 from gaifman.kb.knowledge_base import Fact
-from gaifman.kb.reviews import FactKey, Provenance
 
 RESULT_FORMATS = {
     ".csv": "csv",
@@ -96,60 +91,16 @@ def _kind(values: Iterable[Any]) -> str:
 
 def write_facts(path: Path, file_format: str, facts: Iterable[Fact], *, compressed: bool = False) -> None:
     """Write facts with their probabilities: `0.93::capital(peru, lima).`, or as triples with a comment."""
-    lines = (f"{fact}\n" for fact in facts) if file_format == "facts" else chain.from_iterable(map(_triple, facts))
+    lines = (f"{fact}\n" for fact in facts) if file_format == "facts" else map(_triple, facts)
     with open_text(path, compressed) as file:
         file.writelines(lines)
 
 
-def fact_triples(fact: Fact) -> Iterator[str]:
-    """The line of N-Triples of a fact without its probability."""
-    return (line.partition(" . # ")[0] + " .\n" for line in _triple(fact))
-
-
-def review_triples(kind: str, key: FactKey, provenance: Provenance) -> Iterator[str]:
-    """The lines of N-Triples that say that a fact was predicted and accepted, or that a proposal was rejected."""
-    [line] = fact_triples(Fact(key[0], key[1:]))
-    nodes = line.removesuffix(" .\n").split(" ")
-    digest = hashlib.blake2b(line.encode(), digest_size=12).hexdigest()
-    p = "" if provenance.probability is None else repr(provenance.probability)
-    texts = {"provenance": kind, "model": provenance.model}
-    typed = {"date": (provenance.date, "date"), "probability": (p, "double")}
-    properties = {f"{RDF}type": f"<{RDF}Statement>"}
-    properties |= {f"{RDF}{name}": node for name, node in zip(STATEMENT_TERMS, nodes, strict=True)}
-    properties |= {f"urn:gaifman:{name}": _literal(text) for name, text in texts.items() if text}
-    properties |= {f"urn:gaifman:{name}": f"{_literal(text)}^^<{XSD}{k}>" for name, (text, k) in typed.items() if text}
-    return (f"<{REVIEW}{digest}> <{name}> {node} .\n" for name, node in properties.items())
-
-
-def _literal(text: str) -> str:
-    """A text as a literal of N-Triples."""
-    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
-        text = text.replace(plain, escaped)
-    return f'"{text}"'
-
-
-def _triple(fact: Fact) -> Iterator[str]:
-    """A fact as a line of N-Triples; its probability is a comment. One of one position is a type."""
-    if len(fact.objects) == 1:
-        yield f"{_node(fact.objects[0])} <{RDF_TYPE}> {_node(fact.relation)} . # {fact.confidence:.6g}\n"
-        return
-    if len(fact.objects) != 2:
+def _triple(fact: Fact) -> str:
+    """A fact as a line of N-Triples; its probability is a comment."""
+    if len(fact.objects) > 2:
         raise InputError(
             f"{fact} has {len(fact.objects)} objects, and a triple two",
             hint="write .csv, .jsonl, .parquet or .facts, or only relations of two positions: --relation NAME",
         )
-    head, tail = map(_node, fact.objects)
-    yield f"{head} {_node(fact.relation)} {tail} . # {fact.confidence:.6g}\n"
-
-
-def names_a_node(name: str) -> bool:
-    """Whether a name is an IRI or the label of a blank node, so that a file of RDF can mention it again."""
-    return bool(re.fullmatch(r"_:\w[\w.-]*", name)) or (not name.startswith("_:") and _node(name) == f"<{name}>")
-
-
-def _node(name: str) -> str:
-    """A name as an IRI: itself if it is one, else a URN of its text; a blank node stays one."""
-    if name.startswith("_:"):
-        return name
-    is_iri = ":" in name and name.split(":", 1)[0].replace("+", "").isalnum() and not set(name) & set('<>"{}|^`\\ ')
-    return f"<{name}>" if is_iri else f"<urn:gaifman:{quote(name, safe='')}>"
+    return f"{fact_triple(fact)} # {fact.confidence:.6g}\n"

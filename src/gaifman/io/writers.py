@@ -15,6 +15,7 @@ from gaifman.config import DEFAULT_LIMITS
 from gaifman.errors import plural, shorten
 from gaifman.io.facts_file import REVIEW_MARK
 from gaifman.io.files import detect_format_of
+from gaifman.io.rdf_writer import RDF_WRITE_FORMATS, find_rdf_losses
 from gaifman.io.reviewed_tables import REVIEW_COLUMNS, review_cells
 from gaifman.io.tabular import DEFAULT_LAYOUTS, detect_table_layout
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
@@ -44,6 +45,8 @@ def find_losses(kb: KnowledgeBase, file_format: str, suffix: str) -> list[str]:
         lost.append(f"{plural(len(empty), 'relation')} or attributes without facts, such as {shorten(empty[0])}")
     if file_format == "parquet":
         return lost + [f"{plural(len(kb.provenance), 'provenance')} of facts"] * bool(kb.provenance) + _negatives(kb)
+    if file_format in RDF_WRITE_FORMATS:
+        return lost + find_rdf_losses(kb)
     lost += _too_long_facts(kb, file_format, suffix)
     if file_format == "facts":
         return lost

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from gaifman.config import DEFAULT_LIMITS, raise_limit_hint
 from gaifman.errors import InputError, Location, plural, shorten
 from gaifman.kb.knowledge_base import KnowledgeBase, Note, duplicate_notes, format_name
+from gaifman.kb.labels import NOTHING, Labels, Prefixes, compactor, usable_prefixes
 from gaifman.kb.reviews import FactKey, Provenance, Reviews
 from gaifman.kb.tables import (
     Duplicates,
@@ -162,6 +164,9 @@ def _split_into_words(data: bytes, starts: Longs, lengths: Longs) -> list[WordCo
         starts, lengths = starts[longer] + 8, lengths[longer] - 8
 
 
+LabelRank = tuple[int, int, int, int, str]
+"""Which label is shown: its source, its place among the languages, whether it is regional, its property, its tag."""
+
 Locator = Callable[[int, int], Location]
 """Row and field → location. Field 0 is the relation or attribute, 1 … are the objects; or `NUMBER_FIELD`."""
 
@@ -254,12 +259,26 @@ class KnowledgeBaseBuilder:
         self._values = RowStore()
         """Attribute, object and value."""
         self._notes: dict[str, Note] = {}
+        self._labels: dict[str, tuple[LabelRank, str]] = {}
+        """Name → its best label so far."""
+        self._prefixes: list[tuple[str, str]] = []
+        """Prefixes that files declare, and the starts of IRIs that they stand for."""
         self._reviews: dict[bool, dict[FactKey, Provenance]] = {True: {}, False: {}}
 
     def add_note(self, count: int, text: str, example: str = "", singular: str = "") -> None:
         """Add to the count of a note; the first example is kept. `singular` is the text for a count of one."""
         known = self._notes.get(text, Note(0, text, example, singular))
         self._notes[text] = replace(known, count=known.count + count, example=known.example or example)
+
+    def add_label(self, name: str, label: str, rank: LabelRank) -> None:
+        """Add a label of a name, which need not be an object yet; the one of the lowest rank is kept."""
+        known = self._labels.get(name)
+        if known is None or (rank, label) < known:
+            self._labels[name] = rank, label
+
+    def add_prefixes(self, prefixes: Mapping[str, str]) -> None:
+        """Add prefixes: names that begin with the IRI of one are shortened at the end, whatever file they are from."""
+        self._prefixes += [item for item in prefixes.items() if item not in self._prefixes]
 
     def add_review(self, key: FactKey, provenance: Provenance, accepted: bool, locate: Callable[[], Location]) -> None:
         """Add the decision about a proposed fact; `key` has its relation and objects."""
@@ -366,7 +385,7 @@ class KnowledgeBaseBuilder:
     def build(self) -> KnowledgeBase:
         """Return the knowledge base; the builder cannot be used again."""
         self._grow()
-        names = np.array([*self._names, *[""] * (len(self._arity) - len(self._names))], object)
+        names, prefixes = self._final_names()
         used = self._object
         for store in (*self._facts.values(), self._values):
             for _, objects, _ in store.chunks:
@@ -387,8 +406,38 @@ class KnowledgeBaseBuilder:
         ]
         tables, duplicates = build_tables(raw)
         duplicates = self._with_folded(duplicates, tables, names)
+        labels = self._object_labels(tables.objects, prefixes)
         notes = (*self._notes.values(), *duplicate_notes(tables, duplicates))
-        return KnowledgeBase(tables, notes, Reviews(self._reviews[True], self._reviews[False]))
+        reviews = Reviews(self._reviews[True], self._reviews[False]).renamed(compactor(prefixes))
+        return KnowledgeBase(tables, notes, labels, MappingProxyType(prefixes) if prefixes else NOTHING, reviews)
+
+    def _final_names(self) -> tuple[npt.NDArray[np.object_], dict[str, str]]:
+        """Return the names by number, shortened by prefixes, and the prefixes that shorten some."""
+        names = [*self._names]
+        prefixes, taken = usable_prefixes(self._prefixes, names)
+        for prefix, name in taken.items():
+            self.add_note(1, "prefixes not used, because names begin with them", f"{prefix} of {shorten(name)}")
+        for prefix, start in self._prefixes:
+            if prefixes.get(prefix, start) != start:
+                self.add_note(1, "prefixes with two meanings, the first kept", prefix)
+        if prefixes:
+            short = list(map(compactor(prefixes), names))
+            used = {new.partition(":")[0] for new, name in zip(short, names, strict=True) if new != name}
+            names, prefixes = short, {prefix: start for prefix, start in prefixes.items() if prefix in used}
+        return np.array([*names, *[""] * (len(self._arity) - len(names))], object), prefixes
+
+    def _object_labels(self, objects: SortedNames, prefixes: Prefixes) -> Labels:
+        """Return the labels of objects; those of other names are counted."""
+        if not self._labels:
+            return NOTHING
+        shorten_iri, found = compactor(prefixes) if prefixes else str, dict[str, str]()
+        for name, (_, label) in self._labels.items():
+            known = name if name in objects else shorten_iri(name)
+            if known in objects:
+                found[known] = label
+            else:
+                self.add_note(1, "labels of names that are no objects, left out", shorten(name))
+        return MappingProxyType(dict(sorted(found.items())))
 
     def _with_folded(self, found: Duplicates, tables: Tables, names: npt.NDArray[np.object_]) -> Duplicates:
         """Add the rows that were folded before the tables were built."""

@@ -92,6 +92,7 @@ class GaifmanGraph:
         degrees = self.degrees
         distribution = [(int(d), int(n)) for d, n in zip(*self.degree_distribution(), strict=True)]
         top = int(degrees.argmax()) if len(degrees) else None
+        name = "" if top is None else self.kb.object_name(top)
         return {
             "objects": len(self),
             "edges": len(self.neighbours) // 2,
@@ -99,7 +100,8 @@ class GaifmanGraph:
             "mean_degree": float(degrees.mean()) if len(degrees) else 0.0,
             "median_degree": weighted_median(distribution),
             "largest_degree": max((d for d, _ in distribution), default=0),
-            "most_connected": None if top is None else self.kb.object_name(top),
+            "most_connected": None if top is None else name,
+            **({} if top is None or not self.kb.labels else {"labels": {name: self.kb.display.show(name)}}),
             "degrees": distribution,
         }
 

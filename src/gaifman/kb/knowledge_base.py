@@ -26,8 +26,9 @@ import numpy as np
 from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.config import MAX_ARITY, check_int, checked, checked_methods, unchecked
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
+from gaifman.kb.labels import NOTHING, Display, Labels, Prefixes, compact, compactor, expand, label_fact
 from gaifman.kb.reviews import FactKey, Provenance, Reviews, fingerprint_with
-from gaifman.kb.split import TEST, VALID, Labels, Split, SplitOptions, choose_parts
+from gaifman.kb.split import TEST, VALID, FactParts, Split, SplitOptions, choose_parts
 from gaifman.kb.tables import (
     Duplicates,
     FactTable,
@@ -47,7 +48,7 @@ from gaifman.kb.tables import (
     make_value_table,
 )
 from gaifman.logic.ast import is_path, is_word, name_problem, quote
-from gaifman.logic.parser import Schema
+from gaifman.logic.parser import Schema, ambiguous_label
 from gaifman.logic.semantics import Extension, Structure
 from gaifman.threads import PerProcess, ProcessLock, cached_property
 
@@ -320,6 +321,10 @@ class KnowledgeBase:
     """Names and arrays in canonical form."""
     notes: tuple[Note, ...] = ()
     """Remarks of the reader: the detected format, repeated facts, skipped literals."""
+    labels: Labels = field(default_factory=lambda: NOTHING)
+    """Object → its label, for objects that have one; they are shown by it. Not compared: labels are no facts."""
+    prefixes: Prefixes = field(default_factory=lambda: NOTHING)
+    """Prefix → the start of the IRIs that it stands for: `ex:berlin` is `http://example.org/berlin`."""
 
     reviews: Reviews = field(default_factory=Reviews)
     """All decisions about proposed facts; see `provenance` and `rejected`."""
@@ -333,12 +338,16 @@ class KnowledgeBase:
         facts: Iterable[FactLike],
         values: Mapping[tuple[str, str], float] | None = None,
         objects: Iterable[str] = (),
+        labels: Mapping[str, str] | None = None,
     ) -> KnowledgeBase:
-        """Return a knowledge base of facts, values by (attribute, object), and objects that need no fact."""
+        """Return a knowledge base of facts, values by (attribute, object), and objects that need no fact.
+
+        `labels` are shown in place of the names of objects.
+        """
         raw = RawFacts([], [], [])
         append_facts(raw, facts, {} if values is None else values, objects)
         tables, duplicates = build_tables(raw)
-        return cls(tables, duplicate_notes(tables, duplicates))
+        return cls(tables, duplicate_notes(tables, duplicates)).with_labels({} if labels is None else labels)
 
     def __repr__(self) -> str:
         text = f"{plural(len(self.objects), 'object')}, {plural(len(self.relations), 'relation')}"
@@ -351,7 +360,7 @@ class KnowledgeBase:
 
     def _repr_html_(self) -> str:
         def first(relation: str) -> str:
-            return str(next(self.facts(relation), ""))
+            return next((str(label_fact(fact, self.display)) for fact in self.facts(relation)), "")
 
         return knowledge_base_html(repr(self)[1:-1], self.relations.values(), self.attributes.values(), first)
 
@@ -371,7 +380,7 @@ class KnowledgeBase:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the content without what was computed from it."""
-        return KnowledgeBase, (self.content, self.notes, self.reviews)
+        return KnowledgeBase, (self.content, self.notes, dict(self.labels), dict(self.prefixes), self.reviews)
 
     def __contains__(self, fact: FactLike) -> bool:
         """Return whether the fact is known, with any confidence."""
@@ -408,7 +417,7 @@ class KnowledgeBase:
         names = [relation.name for relation in self.relations.values() if relation.arity == 1]
         if obj is None:
             return tuple(names)
-        self.object_id(obj)
+        obj = self.object_name(self.object_id(obj))
         return tuple(name for name in names if (name, obj) in self)
 
     def facts(self, relation: str | None = None, obj: str | None = None) -> Iterator[Fact]:
@@ -453,6 +462,37 @@ class KnowledgeBase:
         ):
             yield self.content.attributes[number], self.objects[holder], float(value)
 
+    # As shown
+
+    @cached_property
+    def display(self) -> Display:
+        """How objects are shown, and what finds them: names, labels and IRIs."""
+        return Display(self.objects, self.labels, self.prefixes)
+
+    def show(self, obj: str) -> str:
+        """Return how an object is shown: by its label, or by its name.
+
+        >>> facts, labels = [("capital", "Q142", "Q90")], {"Q142": "France", "Q90": "Paris"}
+        >>> KnowledgeBase.from_facts(facts, labels=labels).show("Q142")
+        'France'
+        """
+        self.object_id(obj)
+        return self.display.show(obj)
+
+    def iri(self, name: str) -> str:
+        """Return a name with its prefix replaced by the start of its IRI, or the name itself."""
+        return expand(name, self.prefixes)
+
+    def with_labels(self, labels: Mapping[str, str]) -> KnowledgeBase:
+        """Return a knowledge base with labels for some objects, in addition to those that it has."""
+        _check_labels(labels)
+        if not labels:
+            return self
+        known = {name: label for name, label in labels.items() if name in self.objects}
+        if unknown := next((name for name in labels if name not in known), None):
+            raise self._unknown("object", unknown, self.objects)
+        return replace(self, labels=MappingProxyType(dict(sorted({**self.labels, **known}.items()))))
+
     # What people decided about proposed facts
 
     @cached_property
@@ -484,11 +524,20 @@ class KnowledgeBase:
 
     @unchecked
     def object_id(self, name: str) -> int:
-        """Return the number of an object: its position among the sorted names."""
+        """Return the number of an object: its position among the sorted names. A label or an IRI finds it, too."""
         number = self.objects.find(name)
-        if number is None:
-            raise self._unknown("object", name, self.objects)
-        return number
+        return self._find_alias(name) if number is None else number
+
+    def _find_alias(self, text: str) -> int:
+        """Return the number of the object with a label or an IRI."""
+        found = self.display.find(text) if self.labels or self.prefixes else ()
+        if len(found) == 1:
+            return _position(self.objects, found[0])
+        if found:
+            raise KnowledgeBaseError(**ambiguous_label(text, found, self.display))
+        error = self._unknown("object", text, self.objects)
+        error.suggestions = self.display.similar(text) if self.labels else error.suggestions
+        raise error
 
     def object_name(self, number: int) -> str:
         """Return the name of an object."""
@@ -594,7 +643,7 @@ class KnowledgeBase:
         (1, -1, 3, {'age': 1, 'size': 2})
         """
         check_int("object_id", object_id, 0, len(self.objects) - 1)
-        number = self.content.attributes.find(attribute)
+        number = self.content.attributes.find(compact(attribute, self.prefixes))
         if number is None:
             raise self._unknown("attribute", attribute, self.content.attributes)
         rows = self.value_table.rows(number)
@@ -613,7 +662,8 @@ class KnowledgeBase:
     def schema(self) -> Schema:
         """The names that formulas may use."""
         arities = {name: relation.arity for name, relation in self.relations.items()}
-        return Schema(MappingProxyType(arities), self.content.attributes, self.objects)
+        aliases = self.display if self.labels or self.prefixes else None
+        return Schema(MappingProxyType(arities), self.content.attributes, self.objects, aliases)
 
     def structure(self) -> Structure:
         """Return the facts as sets of names, for `gaifman.logic.semantics`; confidences are ignored."""
@@ -633,9 +683,17 @@ class KnowledgeBase:
     ) -> KnowledgeBase:
         """Return a knowledge base with more facts and values; a repeated fact gets its highest confidence."""
         raw = self._to_raw()
-        append_facts(raw, facts, {} if values is None else values, ())
+        append_facts(raw, map(self._compact, facts), {} if values is None else values, ())
         tables, duplicates = build_tables(raw)
-        return KnowledgeBase(tables, (*self.notes, *duplicate_notes(tables, duplicates)), self.reviews)
+        notes = (*self.notes, *duplicate_notes(tables, duplicates))
+        return replace(self, content=tables, notes=notes)
+
+    def _compact(self, fact: FactLike) -> FactLike:
+        """Return a fact with prefixes in place of the start of IRIs."""
+        if not self.prefixes:
+            return fact
+        relation, objects, confidence = as_fact(fact)
+        return Fact(compact(relation, self.prefixes), tuple(compact(o, self.prefixes) for o in objects), confidence)
 
     def with_reviews(
         self, accepted: Mapping[FactKey, Provenance], rejected: Mapping[FactKey, Provenance]
@@ -644,6 +702,8 @@ class KnowledgeBase:
 
         A later decision replaces an earlier one.
         """
+        decided = Reviews(dict(accepted), dict(rejected)).renamed(compactor(self.prefixes))
+        accepted, rejected = decided.accepted, decided.rejected
         for key in rejected:
             if key in self and key not in accepted:
                 raise KnowledgeBaseError(f"{_statement(key)} is rejected, and it is a fact of the knowledge base")
@@ -653,7 +713,7 @@ class KnowledgeBase:
         if both:
             raise KnowledgeBaseError(f"{_statement(both)} is both accepted and rejected")
         extended = self.with_facts(key for key in accepted if key not in self)
-        return replace(extended, reviews=self.reviews.merge(Reviews(dict(accepted), dict(rejected))))
+        return replace(extended, reviews=self.reviews.merge(decided))
 
     def without_facts(self, facts: Iterable[FactLike]) -> KnowledgeBase:
         """Return a knowledge base without some facts, but with all objects and relations."""
@@ -668,7 +728,7 @@ class KnowledgeBase:
             kept = np.ones(len(tables[arity]), bool)
             kept[rows] = False
             tables[arity] = _take_rows(tables[arity], np.flatnonzero(kept))
-        return KnowledgeBase(replace(self.content, facts=_drop_empty(tables)), self.notes, self.reviews)
+        return replace(self, content=replace(self.content, facts=_drop_empty(tables)))
 
     def extend_schema(self, relations: Mapping[str, int], attributes: Sequence[str] = ()) -> KnowledgeBase:
         """Return a knowledge base whose schema has these relations (name → arity) and attributes too.
@@ -691,7 +751,7 @@ class KnowledgeBase:
         if not missing and not new_attributes:
             return self
         empty, _ = build_tables(RawFacts([], list(missing), list(missing.values()), new_attributes))
-        return union([self, KnowledgeBase(empty)])
+        return union([self, KnowledgeBase(empty, prefixes=self.prefixes)])
 
     def split(
         self,
@@ -727,7 +787,7 @@ class KnowledgeBase:
         train, held_out = self._train_part(parts), [self._part(parts, part) for part in (VALID, TEST)]
         return Split(train, held_out[0], held_out[1], requested, links)
 
-    def _train_part(self, parts: Labels) -> KnowledgeBase:
+    def _train_part(self, parts: FactParts) -> KnowledgeBase:
         """All but the facts of other parts, and the objects that only these have."""
         rows = {arity: np.flatnonzero(own == 0) for arity, own in parts.items()}
         left = [table.objects[parts[arity] != 0].ravel() for arity, table in self.fact_tables.items()]
@@ -737,16 +797,18 @@ class KnowledgeBase:
             for numbers in objects:
                 new[numbers] = is_new
         tables = {arity: _take_rows(table, rows[arity]) for arity, table in self.fact_tables.items()}
-        train = KnowledgeBase(replace(self.content, facts=_drop_empty(tables)), self.notes, self.reviews)
+        train = replace(self, content=replace(self.content, facts=_drop_empty(tables)))
         return train.induced(self.objects[i] for i in np.flatnonzero(~new).tolist()) if new.any() else train
 
-    def _part(self, parts: Labels, part: int) -> KnowledgeBase:
+    def _part(self, parts: FactParts, part: int) -> KnowledgeBase:
         """The facts of a part, with the objects and relations that they have."""
         raw = RawFacts([*self.objects], [*self.content.relations], [*self.content.arities])
         for arity, facts in self.fact_tables.items():
             chosen = _take_rows(facts, np.flatnonzero(parts[arity] == part))
             raw.add_facts(chosen.relation, chosen.objects, chosen.confidence)
-        return KnowledgeBase(build_tables(_drop_unused(raw))[0])
+        tables = build_tables(_drop_unused(raw))[0]
+        labels, reviews = _labels_among(tables.objects, self.labels), Reviews(self.reviews.accepted)
+        return KnowledgeBase(tables, (), labels, self.prefixes, reviews)
 
     def induced(self, objects: Iterable[str]) -> KnowledgeBase:
         """Return the induced substructure of some objects: the facts among them, over the same schema."""
@@ -766,9 +828,8 @@ class KnowledgeBase:
             len(self.attributes),
         )
         names = SortedNames(self.objects[number] for number in members.tolist())
-        return KnowledgeBase(
-            replace(self.content, objects=names, facts=_drop_empty(tables), values=numbers), self.notes, self.reviews
-        )
+        content = replace(self.content, objects=names, facts=_drop_empty(tables), values=numbers)
+        return replace(self, content=content, labels=_labels_among(names, self.labels))
 
     def _to_raw(self, prefix: str = "") -> RawFacts:
         content = self.content
@@ -782,17 +843,18 @@ class KnowledgeBase:
         )
 
     def _relation_id(self, name: str) -> int:
-        number = self.content.relations.find(name)
+        number = self.content.relations.find(compact(name, self.prefixes))
         if number is None:
             raise self._unknown("relation", name, self.content.relations)
         return number
 
     def _find_row(self, fact: Fact) -> int | None:
         """Return the row of a fact in the table of its arity, or None."""
-        number = self.content.relations.find(fact.relation)
+        relation, *names = (compact(name, self.prefixes) for name in (fact.relation, *fact.objects))
+        number = self.content.relations.find(relation)
         if number is None or self.content.arities[number] != len(fact.objects):
             return None
-        objects = [self.objects.find(name) for name in fact.objects]
+        objects = [self.objects.find(name) for name in names]
         table = self.fact_tables.get(len(fact.objects))
         if table is None or None in objects:
             return None
@@ -860,8 +922,39 @@ def _join(kbs: Sequence[KnowledgeBase], prefixes: Sequence[str]) -> KnowledgeBas
             whole.add_facts(relation[rows], objects + shift, confidence)
         whole.values += [(attribute[a], o + shift, v) for a, o, v in part.values]
     check_types_and_attributes(whole)
+    labels = {
+        prefix + name: label for kb, prefix in zip(kbs, prefixes, strict=True) for name, label in kb.labels.items()
+    }
+    notes = tuple(note for kb in kbs for note in kb.notes)
     reviews = Reviews.union(kb.reviews.with_prefix(prefix) for kb, prefix in zip(kbs, prefixes, strict=True))
-    return KnowledgeBase(build_tables(whole)[0], tuple(note for kb in kbs for note in kb.notes), reviews)
+    return KnowledgeBase(build_tables(whole)[0], notes, MappingProxyType(labels), _shared_prefixes(kbs), reviews)
+
+
+def _shared_prefixes(kbs: Sequence[KnowledgeBase]) -> Prefixes:
+    """Return the prefixes that stand for the same in all knowledge bases that have them."""
+    starts: dict[str, set[str]] = {}
+    for kb in kbs:
+        for prefix, start in kb.prefixes.items():
+            starts.setdefault(prefix, set()).add(start)
+    return MappingProxyType({prefix: next(iter(own)) for prefix, own in starts.items() if len(own) == 1})
+
+
+def _labels_among(names: Collection[str], labels: Labels) -> Labels:
+    """Return the labels of some objects."""
+    return MappingProxyType({name: labels[name] for name in names if name in labels}) if labels else NOTHING
+
+
+def _position(names: SortedNames, name: str) -> int:
+    number = names.find(name)
+    assert number is not None
+    return number
+
+
+def _check_labels(labels: Mapping[str, str]) -> None:
+    """Refuse labels that are not valid names."""
+    for name, label in labels.items():
+        if problem := name_problem(label):
+            raise KnowledgeBaseError(f"the label of {shorten(repr(name))}: {problem}, got {shorten(repr(label))}")
 
 
 def _statement(key: FactKey) -> str:

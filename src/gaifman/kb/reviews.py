@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -56,6 +56,17 @@ class Reviews:
         if not prefix:
             return self
         return Reviews(*(_with_prefix(own, prefix) for own in (self.accepted, self.rejected)))
+
+    def renamed(self, rename: Callable[[str], str]) -> Reviews:
+        """The same decisions about relations and objects with other names."""
+        if not self:
+            return self
+        return Reviews(
+            *(
+                {tuple(map(rename, key)): own for key, own in decided.items()}
+                for decided in (self.accepted, self.rejected)
+            )
+        )
 
     @classmethod
     def union(cls, parts: Iterable[Reviews]) -> Reviews:

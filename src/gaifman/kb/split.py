@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TRAIN, VALID, TEST = 0, 1, 2
 PARTS = ("train", "valid", "test")
 
-Labels = Mapping[int, npt.NDArray[np.int8]]
+FactParts = Mapping[int, npt.NDArray[np.int8]]
 """Arity → the part of each fact, shape (facts,): `TRAIN`, `VALID` or `TEST`."""
 
 
@@ -118,7 +118,7 @@ def _count(kb: KnowledgeBase, relation: str) -> int:
     return kb.relations[relation].count if relation in kb.relations else 0
 
 
-def choose_parts(tables: Tables, options: SplitOptions) -> tuple[Labels, dict[str, int], tuple[RelationLink, ...]]:
+def choose_parts(tables: Tables, options: SplitOptions) -> tuple[FactParts, dict[str, int], tuple[RelationLink, ...]]:
     """Choose the part of each fact. Return also how many facts were asked for, and what stays together."""
     facts = _Facts(tables)
     links = () if options.inverses else tuple(find_links(tables))
@@ -227,7 +227,7 @@ class _Facts:
         strata: Longs = labels[self.relation]
         return strata
 
-    def by_arity(self, parts: npt.NDArray[np.int8]) -> Labels:
+    def by_arity(self, parts: npt.NDArray[np.int8]) -> FactParts:
         """Arity → the parts of its facts."""
         return {arity: parts[start : start + len(self.tables.facts[arity])] for arity, start in self.offsets.items()}
 

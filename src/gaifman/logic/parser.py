@@ -26,11 +26,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypedDict, TypeVar, cast, runtime_checkable
 
 from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits, checked
 from gaifman.errors import FormulaError, LimitError, Location, plural, shorten, similar_names
@@ -69,11 +69,51 @@ from gaifman.logic.ast import (
     fold_subscripts,
     format_relation,
     free_variables,
+    map_children,
     query_position,
     quote,
     unquote,
     walk,
 )
+
+N = TypeVar("N", bound=Node)
+
+
+class Aliases(Protocol):
+    """Other texts that mean objects and relations."""
+
+    def find(self, text: str) -> tuple[str, ...]:
+        """Return the objects that a text can mean."""
+
+    def find_relation(self, name: str) -> str:
+        """Return the name of a relation or attribute."""
+
+    def show(self, name: str) -> str:
+        """Return how an object is shown."""
+
+    def similar(self, text: str) -> tuple[str, ...]:
+        """Return how objects with similar names are shown."""
+
+
+class LabelProblem(TypedDict):
+    """The parts of an error about a label."""
+
+    message: str
+    suggestions: tuple[str, ...]
+    hint: str
+
+
+MAX_SUGGESTED = 5
+"""Objects of one label that an error lists."""
+
+
+def ambiguous_label(label: str, objects: Sequence[str], aliases: Aliases) -> LabelProblem:
+    """Return the parts of the error that a label belongs to several objects."""
+    return {
+        "message": f"{quote(label)} is the label of {len(objects):,} objects",
+        "suggestions": tuple(aliases.show(name) for name in objects[:MAX_SUGGESTED]),
+        "hint": "write the name of the object, or its label and name as listed",
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +124,30 @@ class Schema:
     """Relation → arity."""
     attributes: Collection[str] = frozenset()
     objects: Collection[str] = frozenset()
+    aliases: Aliases | None = None
+    """Other texts for the same names: labels and IRIs. None if there are none."""
+
+    def resolve(self, node: N, text: str = "", *, source: str = "formula") -> N:
+        """Return the node with the names of objects and relations for their labels and IRIs.
+
+        Raises if a label belongs to several objects.
+        """
+        if self.aliases is None:
+            return node
+        match node:
+            case Constant(name) if name not in self.objects:
+                found = self.aliases.find(name)
+                if len(found) > 1:
+                    raise formula_error(source, text, node.span, **ambiguous_label(name, found, self.aliases))
+                return cast(N, replace(node, name=found[0])) if found else node
+            case Atom(str(name)) if name not in self.relations:
+                node = replace(node, relation=self.aliases.find_relation(name))
+            case Attribute(name) if name not in self.attributes:
+                node = replace(node, name=self.aliases.find_relation(name))
+        return map_children(node, lambda part: self.resolve(part, text, source=source))
+
+    def _similar_objects(self, name: str) -> tuple[str, ...]:
+        return similar_names(name, self.objects) if self.aliases is None else self.aliases.similar(name)
 
     def resolve_attribute(self, feature: Feature) -> Feature:
         """Return the feature with `population(s1)` as an attribute, if the schema has no such unary relation."""
@@ -117,7 +181,7 @@ class Schema:
                 case Attribute(name):
                     self._check_attribute(name, part.span, error)
                 case Constant(name) if name not in self.objects and not allow_unknown_objects:
-                    suggestions = similar_names(name, self.objects)
+                    suggestions = self._similar_objects(name)
                     raise error(part.span, f"there is no object {quote(name)}", suggestions=suggestions)
                 case RelationVariable(name) if text and name in self.relations:
                     raise error(
@@ -408,6 +472,7 @@ def parse(text: str, schema: SchemaLike = None, *, limits: Limits = DEFAULT_LIMI
     formula = parser.formula()
     parser.finish()
     if known := as_schema(schema):
+        formula = known.resolve(formula, text, source=source)
         known.check(formula, text, source=source, undeclared=free_variables(formula))
     return formula
 
@@ -420,6 +485,7 @@ def parse_query(
     parser = Parser(text, limits, source)
     query = parser.query()
     if known := as_schema(schema):
+        query = known.resolve(query, text, source=source)
         known.check(query, text, source=source, undeclared=parser.undeclared)
     return query
 
@@ -437,7 +503,7 @@ def parse_feature(
     parser = Parser(text, limits, source)
     feature = parser.feature()
     if known := as_schema(schema):
-        feature = known.resolve_attribute(feature)
+        feature = known.resolve_attribute(known.resolve(feature, text, source=source))
         undeclared = tuple(variable for variable in free_variables(feature) if not query_position(variable))
         known.check(feature, text, source=source, undeclared=undeclared, allow_unknown_objects=allow_unknown_objects)
     parser.check_attribute_terms(feature.body)

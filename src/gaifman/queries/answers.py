@@ -18,11 +18,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from gaifman._html import bold, code, muted, paragraph, stack, table
 from gaifman._tables import Columns, TableResult, name_columns
 from gaifman.config import DEFAULT_BUDGET, Budget, check_int, checked
 from gaifman.errors import FormulaError, LimitError, plural, similar_names
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.labels import Labels, chosen_labels, constants_of, label_formula, label_names
 from gaifman.kb.tables import Ints, freeze
 from gaifman.logic.ast import Bindings, Query, Variable, free_relation_variables, free_variables, to_bracketed
 from gaifman.logic.parser import parse_query
@@ -48,6 +51,10 @@ class PreparedQuery:
     bindings: Mapping[str, str]
     """Variable → name of its object."""
     statement: Statement
+
+    def shown(self, labels: Labels) -> str:
+        """Return the query with all brackets, and labels for its objects."""
+        return to_bracketed(label_formula(self.query, labels))
 
     @property
     def note(self) -> str:
@@ -96,6 +103,24 @@ class Answers(TableResult):
         """The query with all brackets: how it was parsed."""
         return to_bracketed(self.prepared.query)
 
+    @property
+    def shown_query(self) -> str:
+        """The query with all brackets, and labels for its objects."""
+        return self.prepared.shown(self.kb.display)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Object → how it is shown, for all objects with a label in the query and the answers."""
+        if not self.kb.labels:
+            return {}
+        names = (self.kb.object_name(number) for number in np.unique(self.tuples).tolist())
+        asked = [*constants_of(self.prepared.query), *self.prepared.bindings.values()]
+        return chosen_labels([*asked, *names], self.kb.display)
+
+    def shown(self) -> Iterator[tuple[str, ...]]:
+        """Yield the answers as they are shown: labels for objects that have one."""
+        return (label_names(names, self.kb.display) for names in self)
+
     def __len__(self) -> int:
         return len(self.tuples)
 
@@ -105,30 +130,32 @@ class Answers(TableResult):
         return (tuple(map(name, row)) for row in self.tuples.tolist())
 
     def columns(self) -> Columns:
-        """One column for each variable; of a sentence, whether it is true."""
-        return name_columns(self.variables, list(self)) if self.variables else {"answer": [len(self) > 0]}
+        """One column for each variable, and one of labels if there are some; of a sentence, whether it is true."""
+        if not self.variables:
+            return {"answer": [len(self) > 0]}
+        return name_columns(self.variables, list(self), shown=list(self.shown()) if self.kb.labels else None)
 
     def __repr__(self) -> str:
         more = " and more" if self.truncated else ""
         return f"<Answers: {len(self):,}{more} of {self.bracketed}>"
 
     def __str__(self) -> str:
-        rows = [self.variables, *islice(self, MAX_PRINTED)]
+        rows = [self.variables, *islice(self.shown(), MAX_PRINTED)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         rest = len(self) - MAX_PRINTED
         lines += [f"… and {rest:,} more"] if rest > 0 else []
-        return "\n".join([self.bracketed, *lines] if self.variables else [self.bracketed, str(len(self) > 0).lower()])
+        return "\n".join([self.shown_query, *(lines if self.variables else [str(len(self) > 0).lower()])])
 
     def _repr_html_(self) -> str:
         if not self.variables:
-            return stack(paragraph(code(self.bracketed), ": ", bold(str(len(self) > 0).lower())))
+            return stack(paragraph(code(self.shown_query), ": ", bold(str(len(self) > 0).lower())))
         rest = len(self) - MAX_PRINTED
         more = [paragraph(f"… and {rest:,} more")] if rest > 0 else []
         count = f"{plural(len(self), 'answer')}{', and there are more' * self.truncated}"
         return stack(
-            paragraph(code(self.bracketed)),
-            table(self.variables, islice(self, MAX_PRINTED)),
+            paragraph(code(self.shown_query)),
+            table(self.variables, islice(self.shown(), MAX_PRINTED)),
             *more,
             paragraph(muted(count)),
         )

@@ -30,6 +30,7 @@ from gaifman.config import Deadline, check_choice, check_int, no_deadline
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError, Location, plural, shorten, similar_names
 from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.labels import label_formula
 from gaifman.kb.tables import Ints, concatenate_ranges
 from gaifman.logic.ast import (
     And,
@@ -63,6 +64,8 @@ class QueryPattern:
     """The variables, in the order of an answer's names."""
     bracketed: str
     """The query with all brackets."""
+    labelled: str = ""
+    """The same with labels for its objects; empty if the knowledge base has no labels."""
 
     def tuples(self, values: Ints) -> Ints:
         """Shape (b, arity), int32: the tuples in which the variables have these values (b, variables)."""
@@ -99,7 +102,7 @@ class QueryPattern:
             expected = f"an object for each of {', '.join(self.variables)}" if self.variables else "no object"
             given = shorten(answer, 80) if isinstance(answer, str) else shorten(", ".join(answer), 80) or "none"
             raise KnowledgeBaseError(
-                f"an answer to {self.bracketed} names {expected}, not {given}",
+                f"an answer to {self.labelled or self.bracketed} names {expected}, not {given}",
                 hint="on the command line: --answer NAME for each variable" if self.variables else "leave it out",
             )
         ids = np.array([[kb.object_id(name) for name in answer]], np.int32).reshape(1, len(self.variables))
@@ -162,12 +165,13 @@ def _parse(query: object, kb: KnowledgeBase) -> Query:
 
 def _pattern(query: Query, terms: tuple[Term, ...], kb: KnowledgeBase, bindings: Bindings) -> QueryPattern:
     """The pattern of terms at the positions, with objects for the bound variables."""
-    bound = {_variable(name, query): Constant(obj) for name, obj in bindings.items()}
+    bound = {_variable(name, query): Constant(kb.object_name(kb.object_id(obj))) for name, obj in bindings.items()}
     filled = [bound.get(term, term) if isinstance(term, Variable) else term for term in terms]
     positions = tuple(kb.object_id(term.name) if isinstance(term, Constant) else term.name for term in filled)
     free = tuple(variable for variable in query.variables if variable not in bound)
-    bracketed = to_bracketed(Query(free, substitute(query.formula, bound), query.head if free else ""))
-    return QueryPattern(positions, tuple(variable.name for variable in free), bracketed)
+    asked = Query(free, substitute(query.formula, bound), query.head if free else "")
+    labelled = to_bracketed(label_formula(asked, kb.display)) if kb.labels else ""
+    return QueryPattern(positions, tuple(variable.name for variable in free), to_bracketed(asked), labelled)
 
 
 def _variable(name: str, query: Query) -> Variable:

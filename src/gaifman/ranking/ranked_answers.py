@@ -24,6 +24,7 @@ from gaifman._tables import Columns, TableResult, name_columns
 from gaifman.config import Deadline, no_deadline
 from gaifman.errors import escape_unprintable, plural
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.labels import chosen_labels, label_names
 from gaifman.kb.tables import Floats, Ints, rows_in
 from gaifman.models.calibration import mean_over_draws
 from gaifman.predict import LITTLE_TO_GO_ON, Estimate, Estimates, NetworkPredictor, Predictor
@@ -70,6 +71,13 @@ class Answer:
     """The constraints that make it improbable."""
     uncovered_reason: str = ""
     """Why the model has little to go on, or empty."""
+    labels: tuple[str, ...] = ()
+    """How the objects are shown; empty if the knowledge base has no labels."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The objects as they are shown: labels for those that have one."""
+        return self.labels or self.names
 
     @property
     def covered(self) -> bool:
@@ -82,7 +90,7 @@ class Answer:
         return self.estimate.value
 
     def __str__(self) -> str:
-        cells = [*map(escape_unprintable, self.names), str(self.estimate), self.note]
+        cells = [*map(escape_unprintable, self.shown), str(self.estimate), self.note]
         return "  ".join(cell for cell in cells if cell)
 
     @property
@@ -153,9 +161,16 @@ class AnswerSet:
     """The objects, the likeliest first."""
     coverage: float
     """The share of such questions, by held-out facts."""
+    labels: tuple[str, ...] = ()
+    """How the objects are shown; empty if the knowledge base has no labels."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The objects as they are shown."""
+        return self.labels or self.names
 
     def __str__(self) -> str:
-        shown = ", ".join(map(escape_unprintable, self.names[:MAX_SET_NAMES]))
+        shown = ", ".join(map(escape_unprintable, self.shown[:MAX_SET_NAMES]))
         more = f", … and {len(self.names) - MAX_SET_NAMES:,} more" if len(self.names) > MAX_SET_NAMES else ""
         cases = f"in {10 * self.coverage:g} of 10 cases"
         if len(self.names) == 1:
@@ -218,6 +233,22 @@ class RankedAnswers(TableResult):
         return self.pattern.bracketed
 
     @property
+    def shown_query(self) -> str:
+        """The query with all brackets, and labels for its objects."""
+        return self.pattern.labelled or self.pattern.bracketed
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Object → how it is shown, for all objects with a label in the query, the answers and their conflicts."""
+        if not self.kb.labels:
+            return {}
+        numbers = np.unique(np.concatenate([self.tuples.ravel(), self.values.ravel()])).tolist()
+        names = [self.kb.object_name(number) for number in numbers]
+        facts = (fact for row in range(len(self)) for one in self.find_conflicts(row) for fact in one.facts)
+        more = () if self.answer_set is None else self.answer_set.names
+        return chosen_labels([*names, *(name for fact in facts for name in fact.objects), *more], self.kb.display)
+
+    @property
     def probabilities(self) -> Floats:
         """Shape (answers,), float64: the values of the estimates."""
         return self.estimates.values
@@ -231,7 +262,8 @@ class RankedAnswers(TableResult):
         names = tuple(self.kb.object_name(number) for number in self.values[row].tolist())
         reasons = self.find_uncovered()
         reason = reasons[row] if reasons else ""
-        return Answer(names, self.estimates[row], bool(self.known[row]), self.find_conflicts(row), reason)
+        labels = label_names(names, self.kb.display) if self.kb.labels else ()
+        return Answer(names, self.estimates[row], bool(self.known[row]), self.find_conflicts(row), reason, labels)
 
     def __iter__(self) -> Iterator[Answer]:
         return (self[row] for row in range(len(self)))
@@ -242,14 +274,14 @@ class RankedAnswers(TableResult):
     def __str__(self) -> str:
         rows = [
             (*self.variables, "probability", ""),
-            *((*map(escape_unprintable, one.names), str(one.estimate), one.note) for one in islice(self, MAX_PRINTED)),
+            *((*map(escape_unprintable, one.shown), str(one.estimate), one.note) for one in islice(self, MAX_PRINTED)),
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         rest = len(self) - MAX_PRINTED
         more = [f"… and {rest:,} more"] if rest > 0 else []
         among = [] if self.answer_set is None else [str(self.answer_set)]
-        return "\n".join([self.bracketed, *lines, *more, *self.footnotes, *among, str(self.considered)])
+        return "\n".join([self.shown_query, *lines, *more, *self.footnotes, *among, str(self.considered)])
 
     def columns(self) -> Columns:
         """The variables, then the probability with its standard error, and what is said of each answer."""
@@ -260,7 +292,8 @@ class RankedAnswers(TableResult):
             "conflicts": ["; ".join(conflict.message for conflict in one.conflicts) for one in listed],
             "covered": [one.covered for one in listed],
         }
-        return name_columns(self.variables, [one.names for one in listed], own)
+        shown = [one.shown for one in listed] if self.kb.labels else None
+        return name_columns(self.variables, [one.names for one in listed], own, shown)
 
     @property
     def footnotes(self) -> list[str]:
@@ -269,13 +302,13 @@ class RankedAnswers(TableResult):
 
     def _repr_html_(self) -> str:
         """The same table with bars, for a notebook."""
-        rows = [(*one.names, bar(one.probability, one.estimate), muted(one.note)) for one in islice(self, MAX_PRINTED)]
+        rows = [(*one.shown, bar(one.probability, one.estimate), muted(one.note)) for one in islice(self, MAX_PRINTED)]
         rest = len(self) - MAX_PRINTED
         more = [paragraph(f"… and {rest:,} more")] if rest > 0 else []
         found = table((*self.variables, "probability", ""), rows)
         more += [] if self.answer_set is None else [paragraph(self.answer_set)]
         notes = [paragraph(muted(note)) for note in self.footnotes]
-        return stack(paragraph(code(self.bracketed)), found, *more, *notes, paragraph(muted(self.considered)))
+        return stack(paragraph(code(self.shown_query)), found, *more, *notes, paragraph(muted(self.considered)))
 
     def as_dict(self) -> dict[str, Any]:
         """The query, the answers and the candidates as JSON types."""
@@ -285,6 +318,7 @@ class RankedAnswers(TableResult):
             "answers": [answer.as_dict() for answer in self],
             "answer_set": None if self.answer_set is None else self.answer_set.as_dict(),
             "considered": self.considered.as_dict(),
+            **({"labels": self.labels, "query_labels": self.shown_query} if self.kb.labels else {}),
         }
 
 
@@ -385,7 +419,8 @@ def _answer_set(predictor: Predictor, pattern: QueryPattern, tuples: Ints, optio
     rows = predictor.answer_set(tuples, positions[0], options.deadline)
     if rows is None:
         return None
-    return AnswerSet(tuple(predictor.kb.object_name(obj) for obj in tuples[rows, positions[0]].tolist()), COVERAGE)
+    names = tuple(predictor.kb.object_name(obj) for obj in tuples[rows, positions[0]].tolist())
+    return AnswerSet(names, COVERAGE, label_names(names, predictor.kb.display) if predictor.kb.labels else ())
 
 
 def _conflicts_of(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, row: int) -> tuple[Conflict, ...]:

@@ -55,6 +55,7 @@ from gaifman.config import MAX_ARITY, Deadline, checked, checked_methods, no_dea
 from gaifman.errors import FormulaError, Location, plural, shorten, similar_names
 from gaifman.io.files import read_text
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
+from gaifman.kb.labels import label_fact, label_names
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.logic.ast import PATH, WORD, Atom, Query, Variable, format_relation, unquote
 from gaifman.logic.parser import SchemaLike, as_schema, strip_comment
@@ -986,11 +987,12 @@ class ConstraintChecker:
         broken, known = rule.counts(tuples)
         rivals = rule.rivals(tuples, hidden)
         facts = tuple(self._known.fact(row) for row in rivals[:MAX_CONFLICT_FACTS].tolist())
-        names = tuple(self.kb.object_name(number) for number in tuples[0].tolist())
+        shown = tuple(label_fact(fact, self.kb.display) for fact in facts)
+        names = label_names(map(self.kb.object_name, tuples[0].tolist()), self.kb.display)
         more = f" and {plural(len(rivals) - 1, 'more fact')}" if len(rivals) > 1 else ""
         return Conflict(
             rule.text,
-            rule.message(names, facts) + more,
+            rule.message(names, shown) + more,
             f"holds for {int(known[0] - broken[0]):,} of {plural(int(known[0]), 'known fact')}",
             float(_factors(certainty, broken, known)[0]),
             facts,

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from gaifman.config import SamplingConfig, check_threads
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.gaifman_graph import GaifmanGraph, adjacency, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
+from gaifman.kb.labels import Labels, chosen_labels
 from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels.graph import (
     BallRows,
@@ -116,6 +117,8 @@ class Neighbourhood:
     """The facts whose objects are all members: the substructure that formulas are evaluated on."""
     not_drawn: dict[int, int]
     """Distance → number of objects at that distance that were not drawn, if any."""
+    labels: Labels = field(default_factory=dict)
+    """Object → how it is shown, for members that have a label."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON fields."""
@@ -123,6 +126,7 @@ class Neighbourhood:
             "members": [{"name": name, "distance": distance} for name, distance in self.members],
             "facts": [fact.as_dict() for fact in self.facts],
             "not_drawn": {str(distance): count for distance, count in self.not_drawn.items()},
+            **({"labels": dict(self.labels)} if self.labels else {}),
         }
 
 
@@ -146,7 +150,8 @@ def named_neighbourhoods(
     drawn = draw_neighbourhoods(graph, np.array([numbers], np.int32), SamplingConfig(radius, size, draws, seed))
     distances = graph.distances(numbers, radius)
     return tuple(
-        _name_members(graph, tuple(objects), drawn.members_of(0, number), distances) for number in range(draws)
+        _name_members(graph, tuple(map(graph.kb.object_name, numbers)), drawn.members_of(0, number), distances)
+        for number in range(draws)
     )
 
 
@@ -161,6 +166,7 @@ def _name_members(graph: GaifmanGraph, objects: tuple[str, ...], members: Ints, 
         tuple((name, int(distances[member])) for name, member in zip(names, ordered, strict=True)),
         tuple(graph.kb.induced(names).facts()),
         dict(zip(missing_distances.tolist(), counts.tolist(), strict=True)),
+        chosen_labels(names, graph.kb.display),
     )
 
 

@@ -340,7 +340,11 @@ async def get_examples(context: Context, parameters: Annotated[ExamplesRequest, 
     name = parameters.object_name
     if name is None:
         return ExamplesResponse(examples=await context.query(example_queries))
-    return ExamplesResponse(examples=await context.lookup(lambda service: queries_about(service, name)))
+    return await context.lookup(lambda service: _examples_about(service, name))
+
+
+def _examples_about(service: Service, name: str) -> ExamplesResponse:
+    return ExamplesResponse(examples=queries_about(service, name), labels=service.labels_of([name]))
 
 
 @router.get("/api/neighbourhood")

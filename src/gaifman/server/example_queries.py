@@ -37,11 +37,11 @@ def example_queries(service: Service, deadline: Deadline | None = None) -> list[
 
 def queries_about(service: Service, name: str) -> list[ExampleQuery]:
     """Return queries about one object: the relations in which it, or others of its type, occur."""
-    service.kb.object_id(name)
-    found = []
+    name = service.kb.object_name(service.kb.object_id(name))
+    shown, found = service.kb.display.show(name), []
     for relation, arity, position in _relation_positions(service, name):
-        query = _atom_query(relation, arity, {position: name})
-        row = _example(query, f"{readable_name(name)}: {readable_name(relation)}")
+        query = _atom_query(relation, arity, {position: shown})
+        row = _example(query, f"{readable_name(shown)}: {readable_name(relation)}")
         objects = [name if at == position else None for at in range(arity)]
         found.append(row.model_copy(update={"relation": relation, "objects": objects}))
     return found
@@ -75,8 +75,9 @@ def _rankable_examples(service: Service) -> Iterator[ExampleQuery]:
         arity, position = service.kb.relations[relation].arity, turn % 2
         for name in _best_connected(service, relation, position, used):
             used.add(name)
-            description = f"{readable_name(name)}: {readable_name(relation)}, known and predicted"
-            yield _example(_atom_query(relation, arity, {position: name}), description)
+            shown = service.kb.display.show(name)
+            description = f"{readable_name(shown)}: {readable_name(relation)}, known and predicted"
+            yield _example(_atom_query(relation, arity, {position: shown}), description)
 
 
 def _best_connected(service: Service, relation: str, position: int, exclude: Collection[str] = ()) -> list[str]:
@@ -110,8 +111,9 @@ def _exact_examples(service: Service, deadline: Deadline) -> Iterator[ExampleQue
         for turn, relation in enumerate(best[:2]):
             for name in _best_connected(service, relation, 1 - turn, used):
                 used.add(name)
-                description = f"{readable_name(name)}: {readable_name(relation)}"
-                yield _example(_atom_query(relation, 2, {1 - turn: name}), description, rankable=False)
+                shown = kb.display.show(name)
+                description = f"{readable_name(shown)}: {readable_name(relation)}"
+                yield _example(_atom_query(relation, 2, {1 - turn: shown}), description, rankable=False)
 
 
 def _two_steps(name: str) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from gaifman.errors import GaifmanError, escape_unprintable
 from gaifman.explain.explanation import DEFAULT_TOP
@@ -195,6 +195,22 @@ class ResponseModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
+LabelField = Field(default=None, description="Object → how it is shown; only if the knowledge base has labels.")
+
+
+class LabelledModel(ResponseModel):
+    """A JSON response with more fields if the knowledge base has labels."""
+
+    @model_serializer(mode="wrap")
+    def _without_labels(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if value is not None or name not in LABEL_FIELDS}
+
+
+LABEL_FIELDS = frozenset({"labels", "query_labels", "bracketed_labels", "witnesses_labels", "labelled"})
+"""Fields that are left out if the knowledge base has no labels."""
+
+
 class ErrorDetail(ResponseModel):
     """What is wrong, where, and what to write instead."""
 
@@ -282,16 +298,17 @@ class ObjectSummary(ResponseModel):
     degree: int
 
 
-class ObjectsResponse(ResponseModel):
+class ObjectsResponse(LabelledModel):
     """Objects whose name contains a text."""
 
     objects: list[ObjectSummary]
     suggestions: list[str] = Field(description="Similar names, if no object was found.")
     skipped: int
     truncated: bool
+    labels: dict[str, str] | None = LabelField
 
 
-class ObjectResponse(ResponseModel):
+class ObjectResponse(LabelledModel):
     """One object."""
 
     name: str
@@ -300,6 +317,7 @@ class ObjectResponse(ResponseModel):
     facts: int
     relations: dict[str, int] = Field(description="Relation → number of facts with this object.")
     degree: int
+    labels: dict[str, str] | None = LabelField
 
 
 class RelationSummary(ResponseModel):
@@ -333,16 +351,17 @@ class FactRow(ResponseModel):
         return cls(relation=fact.relation, objects=list(fact.objects), confidence=fact.confidence)
 
 
-class FactsResponse(ResponseModel):
+class FactsResponse(LabelledModel):
     """A page of facts."""
 
     facts: list[FactRow]
     count: int
     skipped: int
     truncated: bool
+    labels: dict[str, str] | None = LabelField
 
 
-class QueryResponse(ResponseModel):
+class QueryResponse(LabelledModel):
     """Exact answers."""
 
     query: str
@@ -357,6 +376,9 @@ class QueryResponse(ResponseModel):
     witnesses: list[list[list[str]]] | None = Field(description="For each answer, sets of supporting facts.")
     skipped: int
     truncated: bool
+    labels: dict[str, str] | None = LabelField
+    query_labels: str | None = Field(default=None, description="The query with labels for its objects.")
+    witnesses_labels: list[list[list[str]]] | None = Field(default=None, description="The witnesses with labels.")
 
 
 COVERED = "Whether a formula reaches it, or all its objects were seen at their positions."
@@ -405,7 +427,7 @@ class AnswerSetFields(ResponseModel):
     coverage: float
 
 
-class AnswersResponse(ResponseModel):
+class AnswersResponse(LabelledModel):
     """Ranked answers, the most probable first."""
 
     query: str
@@ -417,6 +439,8 @@ class AnswersResponse(ResponseModel):
     )
     considered: CandidateSummaryFields
     truncated: bool
+    labels: dict[str, str] | None = LabelField
+    query_labels: str | None = Field(default=None, description="The query with labels for its objects.")
 
 
 class Member(ResponseModel):
@@ -435,7 +459,7 @@ class NeighbourhoodRow(ResponseModel):
     truncated: bool
 
 
-class NeighbourhoodsResponse(ResponseModel):
+class NeighbourhoodsResponse(LabelledModel):
     """Neighbourhoods of a tuple of objects."""
 
     objects: list[str]
@@ -443,9 +467,10 @@ class NeighbourhoodsResponse(ResponseModel):
     size: int
     seed: int
     draws: list[NeighbourhoodRow]
+    labels: dict[str, str] | None = LabelField
 
 
-class DegreesResponse(ResponseModel):
+class DegreesResponse(LabelledModel):
     """The degree distribution of the Gaifman graph."""
 
     objects: int
@@ -456,6 +481,7 @@ class DegreesResponse(ResponseModel):
     largest_degree: int
     most_connected: str | None
     degrees: list[list[int]] = Field(description="Pairs of a degree and the number of objects with it.")
+    labels: dict[str, str] | None = LabelField
 
 
 class ModelCardResponse(ResponseModel):
@@ -473,7 +499,7 @@ class AddFactsResponse(ResponseModel):
     total_facts: int
 
 
-class ParseResponse(ResponseModel):
+class ParseResponse(LabelledModel):
     """How a query is parsed, or its error."""
 
     bracketed: str | None = Field(description="The query with all brackets; null if it has an error.")
@@ -481,9 +507,10 @@ class ParseResponse(ResponseModel):
     rankable: bool = Field(description="Whether the model can rank its answers.")
     not_rankable_reason: str | None
     error: ErrorDetail | None
+    bracketed_labels: str | None = Field(default=None, description="The same with labels for its objects.")
 
 
-class ReasonRow(ResponseModel):
+class ReasonRow(LabelledModel):
     """A formula for or against an answer, or a constraint that it conflicts with."""
 
     kind: str = Field(description="formula or constraint.")
@@ -494,6 +521,7 @@ class ReasonRow(ResponseModel):
     draws: int = Field(description="Draws in which the formula has an effect.")
     value: float
     facts: list[FactRow] = Field(description="Its witnesses.")
+    labelled: str | None = Field(default=None, description="The formula with labels for its objects.")
 
 
 class OtherReasons(ResponseModel):
@@ -538,7 +566,7 @@ class DiagramFields(ResponseModel):
     facts: list[DiagramFact]
 
 
-class ExplanationResponse(ResponseModel):
+class ExplanationResponse(LabelledModel):
     """The explanation of an answer."""
 
     query: str
@@ -557,6 +585,8 @@ class ExplanationResponse(ResponseModel):
     counterfactual: CounterfactualRow | None
     diagram: DiagramFields | None
     picture: str = Field(description="The diagram as SVG without styles.")
+    labels: dict[str, str] | None = LabelField
+    query_labels: str | None = Field(default=None, description="The query with labels for its objects.")
 
 
 class ExampleQuery(ResponseModel):
@@ -569,7 +599,8 @@ class ExampleQuery(ResponseModel):
     objects: list[str | None] = Field(description="Its objects, null for variables, if it is about one object.")
 
 
-class ExamplesResponse(ResponseModel):
+class ExamplesResponse(LabelledModel):
     """Example queries."""
 
     examples: list[ExampleQuery]
+    labels: dict[str, str] | None = LabelField

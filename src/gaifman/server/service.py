@@ -25,6 +25,7 @@ from gaifman.errors import GaifmanError, KnowledgeBaseError, similar_names
 from gaifman.explain.svg import Diagram
 from gaifman.kb.gaifman_graph import GaifmanGraph, graph_of
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
+from gaifman.kb.labels import NOTHING, Labels, chosen_labels, label_fact, label_formula
 from gaifman.logic.ast import Bindings, relation_query, to_bracketed
 from gaifman.logic.parser import parse_query
 from gaifman.model import GaifmanModel, Model
@@ -133,7 +134,27 @@ class Service:
 
     @cached_property
     def _object_index(self) -> NameIndex:
-        return NameIndex(self.kb.objects)
+        """The names of all objects, and their labels after them."""
+        return NameIndex([*self.kb.objects, *self.kb.labels.values()])
+
+    @cached_property
+    def _labelled_objects(self) -> list[int]:
+        """The number of each object with a label."""
+        return [self.kb.object_id(name) for name in self.kb.labels]
+
+    def _search_objects(self, text: str) -> Iterator[int]:
+        """Yield the objects whose name or label contains a text, each once."""
+        own = len(self.kb.objects)
+        found = self._object_index.search(text) if text else iter(range(own))
+        numbers = (at if at < own else self._labelled_objects[at - own] for at in found)
+        return iter(dict.fromkeys(numbers)) if self.kb.labels else numbers
+
+    def labels_of(self, names: Iterable[str]) -> dict[str, str] | None:
+        """Return how objects are shown, of those that have a label; None if the knowledge base has no labels."""
+        return chosen_labels(names, self.kb.display) if self.kb.labels else None
+
+    def _labels_in(self, facts: Iterable[Fact], names: Iterable[str] = ()) -> dict[str, str] | None:
+        return self.labels_of([*names, *(name for fact in facts for name in fact.objects)])
 
     @cached_property
     def _relation_index(self) -> NameIndex:
@@ -143,6 +164,8 @@ class Service:
     def version(self) -> str:
         """A digest of all that determines a reply: the knowledge base, the model and the version of gaifman."""
         digest = hashlib.sha256(f"{__version__} {self.kb.fingerprint} ".encode())
+        if self.kb.labels:
+            digest.update(json.dumps(dict(self.kb.labels)).encode())
         if self.model is not None:
             arrays, meta = self.model.state()
             digest.update(json.dumps(meta, sort_keys=True, default=str).encode())
@@ -189,21 +212,26 @@ class Service:
         limit, length = self.limits.max_name_length, len(request.text)
         if length > limit:
             raise GaifmanError(f"a search text has at most {limit:,} characters, not {length:,}")
-        found, truncated = self._paginate(self._object_index.search(request.text), request)
+        found, truncated = self._paginate(self._search_objects(request.text), request)
         missing = request.text and not found and not request.skip
         return ObjectsResponse(
             objects=[
                 ObjectSummary(name=self.kb.object_name(number), degree=int(self.graph.degrees[number]))
                 for number in found
             ],
-            suggestions=list(similar_names(request.text, self.kb.objects, 5)) if missing else [],
+            suggestions=self._similar_objects(request.text) if missing else [],
             skipped=request.skip,
             truncated=truncated,
+            labels=self.labels_of(map(self.kb.object_name, found)),
         )
 
+    def _similar_objects(self, text: str) -> list[str]:
+        return list(self.kb.display.similar(text) if self.kb.labels else similar_names(text, self.kb.objects, 5))
+
     def describe_object(self, name: str) -> ObjectResponse:
-        """Return the types, numbers and counts of one object."""
+        """Return the types, numbers and counts of one object, by its name or label."""
         number = self.kb.object_id(name)
+        name = self.kb.object_name(number)
         values = {attribute: self.kb.value(attribute, name) for attribute in self.kb.attributes}
         relations = [table.relation[table.rows_with_object(number)] for table in self.kb.fact_tables.values()]
         ids, counts = np.unique(np.concatenate([np.zeros(0, np.int32), *relations]), return_counts=True)
@@ -215,6 +243,7 @@ class Service:
             facts=int(counts.sum()),
             relations=dict(zip(names, counts.tolist(), strict=True)),
             degree=int(self.graph.degrees[number]),
+            labels=self.labels_of([name]),
         )
 
     def find_relations(self, request: RelationsRequest) -> RelationsResponse:
@@ -246,11 +275,13 @@ class Service:
             relations.append(table.relation[rows])
         order = np.argsort(np.concatenate(relations), kind="stable")
         page = np.concatenate(ids)[order[request.skip : request.skip + request.rows]]
+        facts = [self.kb.fact_by_id(fact_id) for fact_id in page.tolist()]
         return FactsResponse(
-            facts=[FactRow.from_fact(self.kb.fact_by_id(fact_id)) for fact_id in page.tolist()],
+            facts=[FactRow.from_fact(fact) for fact in facts],
             count=len(order),
             skipped=request.skip,
             truncated=request.skip + len(page) < len(order),
+            labels=self._labels_in(facts),
         )
 
     def _relation_id(self, relation: str) -> int:
@@ -290,6 +321,7 @@ class Service:
             rankable=reason is None,
             not_rankable_reason=reason,
             error=None,
+            bracketed_labels=to_bracketed(label_formula(query, self.kb.display)) if self.kb.labels else None,
         )
 
     def _not_rankable_reason(self, text: str, bindings: Bindings) -> str | None:
@@ -309,6 +341,8 @@ class Service:
         budget = Budget(rows=request.rows)
         prepared = prepare(self.engine, request.query, request.bindings, budget)
         found = fetch_answers(self.engine, prepared, deadline.limit_budget(budget), skip=request.skip)
+        witnesses = self._witnesses(prepared, found, deadline) if request.why else []
+        used = [fact for answer in witnesses for facts in answer for fact in facts]
         return QueryResponse(
             query=str(prepared.query),
             bracketed=to_bracketed(prepared.query),
@@ -319,15 +353,18 @@ class Service:
             note=prepared.note,
             answers=[list(names) for names in found],
             count=count_answers(self.engine, prepared, deadline.limit_budget()) if request.count else None,
-            witnesses=self._witnesses(prepared, found, deadline) if request.why else None,
+            witnesses=_texts(witnesses, NOTHING) if request.why else None,
             skipped=request.skip,
             truncated=found.truncated,
+            labels=self._labels_in(used, found.labels),
+            query_labels=found.shown_query if self.kb.labels else None,
+            witnesses_labels=_texts(witnesses, self.kb.display) if request.why and self.kb.labels else None,
         )
 
-    def _witnesses(self, prepared: PreparedQuery, found: Answers, deadline: Deadline) -> list[list[list[str]]]:
+    def _witnesses(self, prepared: PreparedQuery, found: Answers, deadline: Deadline) -> Witnesses:
         budget = deadline.limit_budget()
         witnesses = witness_facts(self.engine, prepared.query, found.tuples, max_witnesses=MAX_WITNESSES, budget=budget)
-        return [[[str(fact) for fact in facts] for facts in answer] for answer in witnesses]
+        return [[list(facts) for facts in answer] for answer in witnesses]
 
     def answers(self, request: AnswersRequest, deadline: Deadline) -> AnswersResponse:
         """Return the most probable answers."""
@@ -388,12 +425,14 @@ class Service:
             draws=request.draws,
             seed=request.seed,
         )
+        labels = {name: label for drawn in found for name, label in drawn.labels.items()}
         return NeighbourhoodsResponse(
-            objects=request.objects,
+            objects=list(found[0].objects),
             radius=request.radius,
             size=request.size,
             seed=request.seed,
             draws=[_neighbourhood_row(drawn, max_facts, deadline) for drawn in found],
+            labels=labels if self.kb.labels else None,
         )
 
     def require_model(self) -> Model:
@@ -419,6 +458,15 @@ class Service:
         self._check_rows(page.rows)
         rows = list(islice(found, page.skip, page.skip + page.rows + 1))
         return rows[: page.rows], len(rows) > page.rows
+
+
+Witnesses = list[list[list[Fact]]]
+"""For each answer, some sets of facts that make it true."""
+
+
+def _texts(witnesses: Witnesses, labels: Labels) -> list[list[list[str]]]:
+    """Return witnesses as texts, with labels."""
+    return [[[str(label_fact(fact, labels)) for fact in facts] for facts in answer] for answer in witnesses]
 
 
 def _model_summary(model: Model) -> ModelSummary:

@@ -22,6 +22,7 @@ from gaifman.config import Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, as_fact, format_name
 from gaifman.logic.ast import name_problem
+from gaifman.logic.parser import ambiguous_label
 from gaifman.server.edits import EditsFile
 from gaifman.server.schemas import AddFactsResponse
 from gaifman.server.service import Service
@@ -58,6 +59,7 @@ def _validate_fact(kb: KnowledgeBase, fact: Fact, allow_new_objects: bool, max_n
         raise KnowledgeBaseError(
             f"{shorten(format_name(fact.relation))} has {plural(arity, 'argument')}, not {len(fact.objects)}"
         )
+    fact = fact._replace(objects=tuple(_find_name(kb, name) for name in fact.objects))
     for name in fact.objects:
         if name in kb.objects:
             continue
@@ -73,6 +75,14 @@ def _validate_fact(kb: KnowledgeBase, fact: Fact, allow_new_objects: bool, max_n
         if len(name) > max_name_length:
             raise KnowledgeBaseError(f"a new name has at most {max_name_length:,} characters, not {len(name):,}")
     return fact
+
+
+def _find_name(kb: KnowledgeBase, text: str) -> str:
+    """Return the name of the object that a text means by its name, IRI or label; a new name stays."""
+    found = kb.display.find(text) if kb.labels or kb.prefixes else ()
+    if len(found) > 1:
+        raise KnowledgeBaseError(**ambiguous_label(text, found, kb.display))
+    return found[0] if found else text
 
 
 class ServerState:

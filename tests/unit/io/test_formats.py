@@ -179,5 +179,5 @@ def test_unknown_formats_are_our_errors(tmp_path: Path, form: str) -> None:
 
 def test_an_unknown_iri_style_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.nt").write_text("<http://a> <http://b> <http://c> .\n")
-    with pytest.raises(InputError, match="iris must be one of full, local, got 'foo'"):
+    with pytest.raises(InputError, match="iris must be one of prefixed, full, local, got 'foo'"):
         read(tmp_path / "x.nt", iris="foo")  # type: ignore[arg-type]

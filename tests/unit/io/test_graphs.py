@@ -104,6 +104,21 @@ def test_rdflib_graphs_read_as_their_files(tmp_path: Path) -> None:
     assert [note.text for note in found.notes] == ["graphs read as rdflib", "literals in language en skipped"]
 
 
+def test_rdflib_graphs_keep_prefixes_and_labels() -> None:
+    prefix = "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
+    text = TURTLE + prefix + ':ann rdfs:label "Anne"@fr, "Ann"@en .\n'
+    graph = rdflib.Graph().parse(data=text, format="turtle")
+    kb = read(graph, language="fr")
+    assert (":parent", ":ann", ":bob") in kb
+    assert (dict(kb.prefixes), dict(kb.labels)) == ({"": "http://example.org/"}, {":ann": "Anne"})
+    assert dict(read(graph, iris="full").prefixes) == {}
+
+
+def test_labels_of_objects_in_python() -> None:
+    kb = read([("Q64", "capital_of", "Q183")], labels={"Q64": "Berlin"})
+    assert kb.show("Q64") == "Berlin"
+
+
 def test_all_graphs_of_a_dataset() -> None:
     dataset = rdflib.Dataset()
     a, p, b, c, g = (rdflib.URIRef(f"http://e/{name}") for name in "apbcg")

@@ -18,7 +18,7 @@ PREFIXES = f"@prefix a: <http://a/> .\n@prefix xsd: <{XSD}> .\n"
 
 def turtle(tmp_path: Path, text: str, **how: str) -> KnowledgeBase:
     (tmp_path / "x.ttl").write_text(PREFIXES + text)
-    return read(tmp_path / "x.ttl", **how)  # type: ignore[arg-type]
+    return read(tmp_path / "x.ttl", **{"iris": "full", **how})  # type: ignore[arg-type]
 
 
 def notes(kb: KnowledgeBase) -> dict[str, int]:

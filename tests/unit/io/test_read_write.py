@@ -214,8 +214,8 @@ def test_an_unknown_format_is_an_error_with_suggestions(tmp_path: Path) -> None:
         read(tmp_path / "x", format="tripels")
     assert caught.value.suggestions[0] == "triples"
     assert all(name in caught.value.hint for name in READ_FORMATS)
-    with pytest.raises(OutputError, match="there is no format turtle"):
-        write(FAMILY, tmp_path / "x", format="turtle")
+    with pytest.raises(OutputError, match="there is no format trig"):
+        write(FAMILY, tmp_path / "x", format="trig")
 
 
 # Files that are not there
@@ -289,7 +289,7 @@ def test_a_header_is_written_only_where_it_is_needed(tmp_path: Path) -> None:
 
 
 def test_an_unknown_suffix_is_an_error(tmp_path: Path) -> None:
-    for name in ("x", "x.nt", "x.sqlite"):
+    for name in ("x", "x.trig", "x.sqlite"):
         with pytest.raises(OutputError, match="does not determine a format"):
             write(FAMILY, tmp_path / name)
     write(FAMILY, tmp_path / "x", format="facts")

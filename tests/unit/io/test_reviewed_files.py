@@ -226,7 +226,9 @@ def test_rdf_gets_reified_statements_that_are_no_facts(tmp_path: Path, suffix: s
     assert (tmp_path / f"new.{suffix}").read_text().startswith(old.read_text())
     found = read(tmp_path / f"new.{suffix}")
     assert found == new
-    assert (dict(found.provenance), dict(found.rejected)) == (accepted, rejected)
+    assert (dict(found.provenance), dict(found.rejected)) == (dict(new.provenance), dict(new.rejected))
+    whole = read(tmp_path / f"new.{suffix}", iris="full")
+    assert (dict(whole.provenance), dict(whole.rejected)) == (accepted, rejected)
     shorter = read(tmp_path / f"new.{suffix}", iris="local")
     assert list(shorter.rejected) == [("capital", "peru", "cusco")]
 
@@ -235,9 +237,47 @@ def test_names_that_rdf_cannot_have_are_refused(tmp_path: Path) -> None:
     (tmp_path / "kb.ttl").write_text(TURTLE)
     kb = read(tmp_path / "kb.ttl", iris="local")
     key = ("capital", "peru", "lima")
-    with pytest.raises(OutputError, match="capital is no IRI"):
-        write_additions(tmp_path / "kb.ttl", tmp_path / "new.ttl", kb.with_facts([key]), {key: Provenance()}, {})
+    new = kb.with_facts([key])
+    with pytest.raises(OutputError, match="peru is no IRI"):
+        write_additions(tmp_path / "kb.ttl", tmp_path / "new.ttl", new, {key: Provenance()}, {}, iris="local")
     assert not (tmp_path / "new.ttl").exists()
+
+
+def test_names_that_are_no_iris_are_urns_in_a_file_that_gaifman_wrote(tmp_path: Path) -> None:
+    first = KnowledgeBase.from_facts([("capital", "france", "paris"), ("country", "new peru"), ("city", "lima")])
+    write(first, tmp_path / "kb.nt")
+    kb = read(tmp_path / "kb.nt")
+    assert kb == first
+    accepted: dict[FactKey, Provenance] = {("capital", "new peru", "lima"): Provenance()}
+    write_additions(tmp_path / "kb.nt", tmp_path / "new.nt", kb.with_reviews(accepted, {}), accepted, {})
+    assert dict(read(tmp_path / "new.nt").provenance) == accepted
+
+
+@pytest.mark.parametrize("suffix", [".nt", ".ttl"])
+def test_rdf_that_is_written_has_reviews_with_whole_iris(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "kb.ttl").write_text(TURTLE)
+    rejected: dict[FactKey, Provenance] = {(":capital", ":peru", ":cusco"): Provenance("m", "2026-05-01", 0.25)}
+    accepted: dict[FactKey, Provenance] = {(":city", ":peru"): Provenance("m")}
+    kb = read(tmp_path / "kb.ttl").with_reviews(accepted, rejected)
+    write(kb, tmp_path / f"new{suffix}", lossy=True)
+    whole = read(tmp_path / f"new{suffix}", iris="full")
+    assert list(whole.rejected) == [(f"{EX}capital", f"{EX}peru", f"{EX}cusco")]
+    assert list(whole.provenance) == [(f"{EX}city", f"{EX}peru")]
+    if suffix == ".ttl":
+        found = read(tmp_path / "new.ttl")
+        assert (dict(found.provenance), dict(found.rejected)) == (accepted, rejected)
+
+
+def test_a_review_is_kept_by_files_with_prefixes(tmp_path: Path) -> None:
+    (tmp_path / "kb.ttl").write_text(TURTLE)
+    rejected: dict[FactKey, Provenance] = {
+        (f"{EX}capital", f"{EX}peru", f"{EX}cusco"): Provenance("m", "2026-05-01", 0.25)
+    }
+    kb = read(tmp_path / "kb.ttl").with_reviews({}, rejected)
+    assert list(kb.rejected) == [(":capital", ":peru", ":cusco")]
+    write(kb, tmp_path / "kb.duckdb")
+    assert dict(read(tmp_path / "kb.duckdb").rejected) == dict(kb.rejected)
+    assert dict(read(tmp_path / "kb.duckdb", iris="full").rejected) == rejected
 
 
 def test_incomplete_reified_statements_are_refused(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 // A form to add a fact, if the server allows it.
 
 import { clearCache, limitRows, request } from "/api.js";
-import { errorBox, h, visible } from "/dom.js";
+import { errorBox, h, labels, visible } from "/dom.js";
 import { link } from "/navigation.js";
 import { snippets } from "/snippets.js";
 
@@ -63,7 +63,7 @@ function objectInputs(arity, names) {
     const input = h("input", { id, list: list.id, required: true, autocomplete: "off", value: names[position] ?? "" });
     input.addEventListener("input", async () => {
       const { objects } = await request("/api/objects", { parameters: { text: input.value, rows: await limitRows(8) } }).catch(() => ({ objects: [] }));
-      list.replaceChildren(...objects.map((row) => h("option", { value: row.name })));
+      list.replaceChildren(...objects.map((row) => h("option", { value: labels.get(row.name) ?? row.name })));
     });
     return h("div", { class: "field" }, h("label", { for: id }, `Object ${position + 1}`), input, list);
   });

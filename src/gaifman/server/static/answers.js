@@ -1,7 +1,7 @@
 // The answers of a query: ranked by the model, or exact.
 
 import { limitRows, request } from "/api.js";
-import { bar, countNoun, h, humanize, number, pageLinks, percent, probability, s, visible } from "/dom.js";
+import { bar, countNoun, h, humanize, number, pageLinks, percent, probability, s, shown, visible } from "/dom.js";
 import { explanationPanel } from "/explanation.js";
 import { link, objectLink, queryLink } from "/navigation.js";
 import { literal, snippets } from "/snippets.js";
@@ -78,11 +78,11 @@ function rankedTable({ answers, variables }, rows) {
 /** Where a missing answer is, nine times in ten. */
 function answerSetLine({ answer_set: found }) {
   if (!found) return null;
-  const shown = found.names.slice(0, MAX_SET_NAMES).flatMap((name, i) => (i ? [", ", objectLink(name)] : [objectLink(name)]));
+  const listed = found.names.slice(0, MAX_SET_NAMES).flatMap((name, i) => (i ? [", ", objectLink(name)] : [objectLink(name)]));
   const more = found.names.length > MAX_SET_NAMES ? `, … and ${number(found.names.length - MAX_SET_NAMES)} more` : "";
   const cases = `in ${Math.round(10 * found.coverage)} of 10 cases`;
-  if (found.names.length === 1) return h("p", { class: "answer-set" }, "If an answer is missing, it is ", shown, ` ${cases}.`);
-  return h("p", { class: "answer-set" }, `If an answer is missing, it is one of ${number(found.names.length)} ${cases}: `, shown, more);
+  if (found.names.length === 1) return h("p", { class: "answer-set" }, "If an answer is missing, it is ", listed, ` ${cases}.`);
+  return h("p", { class: "answer-set" }, `If an answer is missing, it is one of ${number(found.names.length)} ${cases}: `, listed, more);
 }
 
 function scoringNote({ variables }, state, about) {
@@ -113,7 +113,7 @@ function answerRow(answer, variables, state) {
   const kind = answer.known ? "known" : "predicted";
   const cells = answer.names.map((name, position) => h("td", { "data-name": variables[position] }, objectLink(name)));
   const standardError = answer.standard_error === null ? "" : ` ± ${answer.standard_error.toFixed(3)}`;
-  const label = `Why ${answer.names.map(visible).join(", ") || visible(state.q)}?`;
+  const label = `Why ${answer.names.map(shown).join(", ") || visible(state.q)}?`;
   const why = answer.draws ? h("a", { class: "why", href: queryLink(state, { why: whyField(answer) }), "aria-label": label, "aria-current": open ? "true" : null }, "why?") : h("span", { class: "muted" }, "no model");
   const conflicts = answer.conflicts.map(({ message }) => h("span", { class: "conflict" }, visible(message)));
   const coverage = answer.covered ? null : h("span", { class: "conflict" }, `little to go on: ${visible(answer.uncovered_reason)}`);
@@ -138,7 +138,7 @@ async function exactAnswers(split, state, parsed, signal) {
   const section = h("section", { "aria-label": "Answers", class: "list" });
   split.append(section);
   if (reply.variables.length) section.append(h("div", { class: "scroll" }, exactTable(reply)), h("p", { class: "pages" }, pageLinks(reply, reply.answers.length, body.rows, (skip) => to({ skip }))));
-  else section.append(h("p", { class: "verdict" }, reply.answers.length ? "true" : "false"), ...(reply.witnesses ?? []).map(witnessList));
+  else section.append(h("p", { class: "verdict" }, reply.answers.length ? "true" : "false"), ...(reply.witnesses_labels ?? reply.witnesses ?? []).map(witnessList));
   section.append(
     parsed.not_rankable_reason ? h("p", { class: "muted" }, `Exact answers from known facts: ${visible(parsed.not_rankable_reason)}.`) : "",
     reply.note ? h("p", { class: "muted" }, visible(reply.note)) : "",
@@ -147,7 +147,8 @@ async function exactAnswers(split, state, parsed, signal) {
   );
 }
 
-function exactTable({ answers, variables, witnesses, count }) {
+function exactTable({ answers, variables, witnesses: plain, witnesses_labels: labelled, count }) {
+  const witnesses = labelled ?? plain;
   const head = [...variables, ...(witnesses ? ["supporting facts"] : [])].map((name) => h("th", { scope: "col" }, name));
   const cells = (names) => names.map((name, position) => h("td", { "data-name": variables[position] }, objectLink(name)));
   const because = (row) => (witnesses ? h("td", { "data-name": "supporting facts" }, witnessList(witnesses[row])) : null);

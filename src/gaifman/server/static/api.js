@@ -1,5 +1,7 @@
 // Requests to the server. Replies are cached until facts are added, so going back costs nothing.
 
+import { labels } from "/dom.js";
+
 const CACHE_SIZE = 200;
 const cache = new Map();
 
@@ -29,6 +31,7 @@ async function fetchJson(address, options) {
     const response = await fetch(address, options);
     const reply = await response.json();
     if (!response.ok) throw new ApiError(reply.error);
+    for (const [name, label] of Object.entries(reply.labels ?? {})) labels.set(name, label);
     return reply;
   } catch (error) {
     if (error.name === "AbortError" || error instanceof ApiError) throw error;

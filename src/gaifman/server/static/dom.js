@@ -31,6 +31,12 @@ export function visible(name) {
   });
 }
 
+/** Object → how it is shown: the labels of all replies. */
+export const labels = new Map();
+
+/** The name of an object as it is shown: its label, if it has one. */
+export const shown = (name) => visible(labels.get(name) ?? name);
+
 /** A long name without its middle. */
 export function brief(name) {
   const text = [...visible(name)];

@@ -1,7 +1,7 @@
 // The explanation of an answer: formulas for and against it, a neighbourhood, and a counterfactual.
 
 import { request } from "/api.js";
-import { bar, countNoun, factText, h, number, probability, s, visible } from "/dom.js";
+import { bar, countNoun, factText, h, labels, number, probability, s, visible } from "/dom.js";
 import { link, objectLink, queryLink } from "/navigation.js";
 import { literal, snippets } from "/snippets.js";
 
@@ -23,7 +23,7 @@ export async function explanationPanel(split, state, signal) {
   const close = h("a", { href: queryLink(state), "aria-label": "Close the explanation" }, "close ×");
   const figure = picture(found);
   panel.addEventListener("keydown", (event) => event.key === "Escape" && close.click());
-  const title = h("h2", { tabindex: "-1", id: "why" }, "Why ", h("code", {}, visible(found.query)), "?");
+  const title = h("h2", { tabindex: "-1", id: "why" }, "Why ", h("code", {}, visible(found.query_labels ?? found.query)), "?");
   const parts = [
     h("p", { class: "close" }, close),
     title,
@@ -70,7 +70,7 @@ function reasonItem(reason, largest, draws) {
     {},
     h("span", { class: "track" }, weight),
     h("p", { class: "description" }, visible(reason.description)),
-    h("code", { class: "formula" }, visible(reason.formula)),
+    h("code", { class: "formula" }, visible(reason.labelled ?? reason.formula)),
     h("p", {}, `${oddsText(reason.effect)}${isConstraint(reason) ? "" : where}`, h("span", { class: "muted" }, ` (${effect})`)),
     witnesses(reason),
   );
@@ -128,7 +128,7 @@ function logOddsTable(found) {
 
 function picture(found) {
   if (!found.picture) return null;
-  const svg = sanitizeSvg(new DOMParser().parseFromString(found.picture, "image/svg+xml").documentElement, new Set(found.diagram.members));
+  const svg = sanitizeSvg(new DOMParser().parseFromString(found.picture, "image/svg+xml").documentElement, new Map(found.diagram.members.flatMap(titlesOf)));
   if (!svg) return null;
   svg.setAttribute("role", "img");
   const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
@@ -141,6 +141,9 @@ function picture(found) {
   return h("figure", {}, h("figcaption", {}, caption), h("div", { class: "scroll picture", tabindex: "0", role: "group", "aria-label": "Picture of the neighbourhood" }, svg));
 }
 
+/** The titles that the box of an object can have: its name, its label, or both. */
+const titlesOf = (name) => [name, labels.get(name), `${labels.get(name)} (${name})`].map((title) => [title, name]);
+
 /** A copy with the allowed elements and attributes only; names of objects become links. */
 function sanitizeSvg(node, members) {
   if (node.nodeType === Node.TEXT_NODE) return document.createTextNode(node.data);
@@ -148,6 +151,7 @@ function sanitizeSvg(node, members) {
   const attributes = SVG_ATTRIBUTES.filter((name) => node.hasAttribute(name)).map((name) => [name, node.getAttribute(name)]);
   const children = [...node.childNodes].map((child) => sanitizeSvg(child, members));
   const element = s(node.localName, Object.fromEntries(attributes), children);
-  const name = node.getAttribute("class") === "gaifman-name" && node.querySelector("title")?.textContent;
-  return name && members.has(name) ? s("a", { href: link({ object: name }) }, element) : element;
+  const title = node.getAttribute("class") === "gaifman-name" && node.querySelector("title")?.textContent;
+  const name = title && members.get(title);
+  return name ? s("a", { href: link({ object: name }) }, element) : element;
 }

@@ -2,7 +2,7 @@
 
 import { limitRows, request } from "/api.js";
 import { chart } from "/degrees.js";
-import { brief, chips, h, number, quoted, visible } from "/dom.js";
+import { brief, chips, h, labels, number, quoted, visible } from "/dom.js";
 import { assumption, fillMissingFacts, missingFactsSnippets } from "/missing_facts.js";
 import { link } from "/navigation.js";
 import { snippets } from "/snippets.js";
@@ -68,7 +68,7 @@ async function missingFacts(panel, about, relations, signal) {
 /** The explanation of a fact is shown beside the other answers for its first object. */
 function relationFact({ query, relation }, names, prior) {
   const open = query.lastIndexOf("(") + 1;
-  const q = query.slice(0, open) + query.slice(open).replace(/^[^,)]+/, () => quoted(names[0]));
+  const q = query.slice(0, open) + query.slice(open).replace(/^[^,)]+/, () => quoted(labels.get(names[0]) ?? names[0]));
   return { fact: { relation, objects: names }, why: { q, prior, why: names.slice(1) } };
 }
 

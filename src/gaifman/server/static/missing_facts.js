@@ -1,7 +1,7 @@
 // A list of probably missing facts: one ranking after another, the most probable facts first.
 
 import { limitRows, request } from "/api.js";
-import { bar, factText, h, percent, probability, visible } from "/dom.js";
+import { bar, factText, h, percent, probability, shown } from "/dom.js";
 import { link } from "/navigation.js";
 import { literal, snippets } from "/snippets.js";
 
@@ -47,6 +47,6 @@ export async function fillMissingFacts(list, queries, { perQuery, count, toFact,
 }
 
 function listItem({ fact, why, probability: value, standard_error }) {
-  const anchor = h("a", { href: link(why) }, factText(fact, (name) => h("bdi", {}, visible(name))));
+  const anchor = h("a", { href: link(why) }, factText(fact, (name) => h("bdi", {}, shown(name))));
   return h("li", {}, anchor, h("span", { class: "chance" }, bar(value, standard_error, "predicted"), h("span", { class: "figure" }, probability(value))));
 }

@@ -1,7 +1,7 @@
 // The address of each view. Links are followed without loading the page again, and the history works.
 
 import { queryString } from "/api.js";
-import { h, visible } from "/dom.js";
+import { h, labels, shown, visible } from "/dom.js";
 
 export const DEFAULT_TOP = 15;
 const MAX_TOP = 1000;
@@ -48,7 +48,7 @@ function open(address) {
 
 /** An object as a link to its page. */
 export function objectLink(name) {
-  return h("a", { class: "object", href: link({ object: name }) }, h("bdi", {}, visible(name)));
+  return h("a", { class: "object", href: link({ object: name }), title: labels.has(name) ? visible(name) : null }, h("bdi", {}, shown(name)));
 }
 
 /** Follow links of this page without loading it again. */

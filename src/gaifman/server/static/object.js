@@ -1,7 +1,7 @@
 // The view of an object: probably missing facts, and known ones.
 
 import { limitRows, request } from "/api.js";
-import { brief, chips, countNoun, factText, h, humanize, number, pageLinks, visible } from "/dom.js";
+import { brief, chips, countNoun, factText, h, humanize, labels, number, pageLinks, shown, visible } from "/dom.js";
 import { assumption, fillMissingFacts, missingFactsSnippets } from "/missing_facts.js";
 import { link, objectLink } from "/navigation.js";
 import { literal, snippets } from "/snippets.js";
@@ -14,8 +14,8 @@ const UNFOLDED = 12;
 
 /** The view of an object. */
 export async function objectView(page, state, signal) {
-  const name = state.object;
-  const [{ model }, about] = await Promise.all([request("/api/about", { signal }), request("/api/object", { parameters: { name }, signal })]);
+  const [{ model }, about] = await Promise.all([request("/api/about", { signal }), request("/api/object", { parameters: { name: state.object }, signal })]);
+  const { name } = about; // the address can have a label
   const parameters = { object: name, relation: state.relation, skip: state.skip || "", rows: await limitRows(ROWS) };
   const facts = await request("/api/facts", { parameters, signal });
   const tags = about.types.map((type) => h("span", { class: "tag" }, humanize(type)));
@@ -31,7 +31,7 @@ export async function objectView(page, state, signal) {
     snippets("/api/facts", { parameters, lines: [`print(*kb.facts(obj=${literal(name)}${state.relation ? `, relation=${literal(state.relation)}` : ""}), sep="\\n")`] }),
   );
   page.append(
-    h("h1", {}, h("bdi", {}, visible(name)), " ", tags),
+    h("h1", {}, h("bdi", {}, shown(name)), " ", labels.has(name) ? h("small", { class: "muted" }, visible(name), " ") : null, tags),
     h("dl", { class: "values" }, values.map(([attribute, value]) => h("div", {}, h("dt", {}, humanize(attribute)), " ", h("dd", {}, number(value))))),
     model ? h("div", { class: "split" }, missing, known) : known,
   );
@@ -54,7 +54,7 @@ function pages(facts, state, rows) {
 
 function groups(facts, name) {
   const byRelation = Map.groupBy(facts, (fact) => fact.relation);
-  const linked = (other) => (other === name ? h("bdi", { class: "self" }, visible(other)) : objectLink(other));
+  const linked = (other) => (other === name ? h("bdi", { class: "self" }, shown(other)) : objectLink(other));
   return [...byRelation].map(([relation, rows]) => {
     const list = h("ul", { class: "facts" }, rows.map((fact) => h("li", {}, factText(fact, linked))));
     const title = [humanize(relation), " ", h("span", { class: "muted" }, number(rows.length))];

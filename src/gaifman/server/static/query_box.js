@@ -1,7 +1,7 @@
 // The query box: completes names as they are typed, and shows how the query is parsed.
 
 import { limitRows, request } from "/api.js";
-import { brief, countNoun, h, quoted, visible } from "/dom.js";
+import { brief, countNoun, h, labels, quoted, shown, visible } from "/dom.js";
 import { navigate } from "/navigation.js";
 
 const PAUSE_MS = 150;
@@ -40,7 +40,7 @@ async function fetchSuggestions(token) {
   }
   if (token.text.length < 2 && input.value[token.from] !== "'") return []; // a variable
   const { objects } = await request("/api/objects", { parameters });
-  return objects.map((row) => ({ insert: quoted(row.name), text: visible(row.name), note: countNoun(row.degree, "neighbour") }));
+  return objects.map((row) => ({ insert: quoted(labels.get(row.name) ?? row.name), text: shown(row.name), note: countNoun(row.degree, "neighbour") }));
 }
 
 async function complete() {
@@ -107,7 +107,7 @@ const keyHint = () => h("p", { class: "muted" }, "Press ", h("kbd", {}, "/"), " 
 
 function parsedLine(parsed) {
   const tag = parsed.rankable ? "ranked by the model" : "exact";
-  return h("p", {}, "parsed as ", h("code", {}, parsed.bracketed), " ", h("span", { class: "tag" }, tag));
+  return h("p", {}, "parsed as ", h("code", {}, parsed.bracketed_labels ?? parsed.bracketed), " ", h("span", { class: "tag" }, tag));
 }
 
 function errorPanel(error) {
