@@ -68,7 +68,7 @@ def test_another_file_and_that_it_is_used(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_sections_for_reading_training_and_serving() -> None:
     Path("kb.txt").write_text("ann likes bob\n".replace(" ", "\t"))
-    settings('[data]\nformat = "triples"\nlimit = {facts = 1}\nwith = ["more.tsv"]\n[training]\nseed = 7\n')
+    settings('[data]\ninput-format = "triples"\nlimit = {facts = 1}\nwith = ["more.tsv"]\n[training]\nseed = 7\n')
     Path("more.tsv").write_text("bob\tlikes\tcleo\n")
     error = refused("neighbourhood", "kb.txt", "ann")
     assert "more than 1 " in str(error)
