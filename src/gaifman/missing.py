@@ -24,7 +24,15 @@ import numpy as np
 
 from gaifman._html import bar, muted, paragraph, stack, table
 from gaifman._tables import Columns, TableResult
-from gaifman.config import Deadline, ProgressCallback, check_fraction, check_int, check_threads, no_deadline
+from gaifman.config import (
+    Deadline,
+    ProgressCallback,
+    check_fraction,
+    check_int,
+    check_threads,
+    checked_methods,
+    no_deadline,
+)
 from gaifman.errors import KnowledgeBaseError, escape_unprintable, plural
 from gaifman.explain.explanation import MAX_REASON_FACTS, linking_facts
 from gaifman.explain.ranking import best_reason
@@ -223,6 +231,7 @@ class ProposalStore:
         """Keep what is proposed."""
 
 
+@checked_methods
 @dataclass(frozen=True, slots=True, eq=False)
 class MissingFacts(TableResult):
     """Missing facts, the most probable first. Iterate over them, index them, or print them."""
@@ -296,14 +305,7 @@ class MissingFacts(TableResult):
         """Write all to a file: .csv, .tsv, .jsonl, .parquet, .facts or .nt; text also with .gz."""
         file_format = result_format(path)
         with atomic_write(Path(path)) as temporary:
-            self.write(temporary, file_format, compressed=str(path).endswith(".gz"))
-
-    def write(self, path: Path, file_format: str, *, compressed: bool = False) -> None:
-        """Write all to a file of a format, whatever its name."""
-        if file_format in FACT_FORMATS:
-            write_facts(path, file_format, self._named_facts(file_format), compressed=compressed)
-        else:
-            write_blocks(path, file_format, self.blocks(), compressed=compressed)
+            write_missing(self, temporary, file_format, compressed=str(path).endswith(".gz"))
 
     def _named_facts(self, file_format: str) -> Iterator[Fact]:
         """The facts; for RDF with whole IRIs in place of prefixes."""
@@ -330,6 +332,14 @@ class MissingFacts(TableResult):
     def as_dict(self) -> dict[str, Any]:
         """The facts and the summary as JSON types."""
         return {**self.summary.as_dict(), "facts": [one.as_dict() for one in self]}
+
+
+def write_missing(found: MissingFacts, path: Path, file_format: str, *, compressed: bool = False) -> None:
+    """Write missing facts to a file of a format, whatever its name."""
+    if file_format in FACT_FORMATS:
+        write_facts(path, file_format, found._named_facts(file_format), compressed=compressed)
+    else:
+        write_blocks(path, file_format, found.blocks(), compressed=compressed)
 
 
 def columns_of(

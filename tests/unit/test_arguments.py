@@ -52,6 +52,7 @@ def valid(folder: Path) -> dict[str, Any]:
         "counts": [1, 2], "table": kb.fact_tables[2], "row": 0, "content": kb.content, "message": "wrong",
         "rows": np.array([0]), "answers": ["t1"], "arrays": worker().state()[0], "meta": worker().state()[1],
         "value": "p01", "object_id": 1,
+        "accepted": {}, "rejected": {}, "file_format": "csv",
         "scorer": worker().scorer, "calibration": worker().calibration, "known": "mark", "rules": (),
     }  # fmt: skip
 
@@ -95,6 +96,12 @@ def completion() -> gaifman.Completion:
 
 
 @cache
+def missing_facts() -> gaifman.MissingFacts:
+    """What a small completion of ranked lists finds."""
+    return gaifman.complete(small(), ["works_in"]).missing(above=0.01)
+
+
+@cache
 def explanation() -> gaifman.Explanation:
     """Why a tuple is an answer."""
     return worker().explain("p01", "t1")
@@ -119,6 +126,8 @@ def example(cls: type) -> Any:
         "FeatureSet": lambda: gaifman.parse_phi("works_in(s1, s2)"),
         "GaifmanModel": lambda: copy.copy(model),
         "KnowledgeBase": small,
+        "MissingFact": lambda: gaifman.MissingFact("works_in", ("p01", "t1"), 0.5, 1),
+        "MissingFacts": missing_facts,
         "Leakage": lambda: gaifman.describe(small(), test=small()).leakage[0],
         "Model": lambda: copy.copy(model),
         "ProposalTest": lambda: gaifman.ProposalTest(Candidates.concatenate([]), 0, 0.1, SetTest.concatenate([]), 0.0),

@@ -12,7 +12,7 @@ from gaifman.completion import Completion
 from gaifman.config import ProgressCallback
 from gaifman.io.results import result_format
 from gaifman.jobs.run import RECORD, Run, WorkStopped, check_same_settings
-from gaifman.missing import MissingFacts, Proposals, ProposalStore, SearchOptions
+from gaifman.missing import MissingFacts, Proposals, ProposalStore, SearchOptions, write_missing
 
 
 class RunProposals(ProposalStore):
@@ -76,7 +76,7 @@ def predict_to_file(
             search.relations, search.options, threads=threads, progress=report, store=RunProposals(run)
         )
         found = replace(found, model_name=search.model_file.name)
-        run.finish(target, lambda path: found.write(path, file_format, compressed=target.suffix == ".gz"))
+        run.finish(target, lambda path: write_missing(found, path, file_format, compressed=target.suffix == ".gz"))
     return found
 
 
