@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 from unittest.mock import patch
 
@@ -38,6 +40,7 @@ ARGUMENTS = {
     "train": ["kb.tsv", "works_in(x, y)", "-o", "new.gaifman", "--force", "--option", "epochs=1"],
     "resume": ["m.gaifman"],
     "predict": ["m.gaifman", "kb.tsv"],
+    "review": ["missing.csv"],
     "split": ["kb.tsv", "-o", "parts", "--force"],
     "answer": ["m.gaifman", "kb.tsv", "--bind", "x=p01"],
     "explain": ["m.gaifman", "kb.tsv", "--bind", "x=p01", "--answer", "t1"],
@@ -68,6 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("numbers")
     write(towns(12), path / "kb.tsv", lossy=True)
     (path / "test.tsv").write_text("p01\tworks_in\tt2\n")
+    (path / "missing.csv").write_text("head,relation,tail,probability\np01,works_in,t2,0.5\n")
     worker().save(path / "m.gaifman")
     return path
 
@@ -80,7 +84,7 @@ def test_every_command_with_a_number_is_tried() -> None:
 @pytest.mark.parametrize(("command", "option"), numeric_options(), ids=str)
 def test_absurd_numbers_are_one_message_or_a_result(folder: Path, command: str, option: str) -> None:
     """`query --skip 10^21`, `--rows 10^23`, `--memory 10^20` and `neighbourhood -r 10^20` were tracebacks."""
-    with patch("gaifman.server.run.run_server"):
+    with patch("gaifman.server.run.run_server"), patch.object(sys, "stdin", io.StringIO()):
         for value in ABSURD:
             done = run(command, *ARGUMENTS[command], option, value, folder=folder)
             assert done.returncode in (0, 1, 2), f"{option} {value:.30}: {done.stderr}"

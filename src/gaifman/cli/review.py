@@ -26,6 +26,7 @@ from gaifman.cli.console import (
     print_stopped,
     print_table,
 )
+from gaifman.config import check_fraction
 from gaifman.errors import escape_unprintable, plural
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ def review(proposals: str, output: str | None, accept_above: float | None, force
     """
     from gaifman.io.proposals import read_proposals
 
+    if accept_above is not None:
+        check_fraction("accept-above", accept_above)  # click lets nan pass
     target = reviewed_file(proposals, output)
     walk = Walk(_continued(read_proposals(proposals), target, force), target)
     total = len(walk.table)
