@@ -66,7 +66,7 @@ lint: .venv/dev
 check: lint .venv/kernels
 	$(PYTEST) tests/unit src
 
-# Everything: under ten minutes.
+# Everything: under fifteen minutes.
 test: lint .venv/kernels
 	$(PYTEST)
 
