@@ -195,8 +195,8 @@ class Completion(Model):
         Args:
             above: The smallest probability.
             relations: The relations to look at; None for all.
-            top: At most so many facts; None for all.
-            per_relation: At most so many facts of each relation; None for all.
+            top: The largest number of facts; None for all.
+            per_relation: The largest number of facts of each relation; None for all.
             why: Also find the best reason for each fact: some milliseconds each.
             covered: Leave out facts about which the model has little to go on.
             threads: The number of threads; None for all processors. The result does not depend on it.

@@ -378,9 +378,9 @@ class SearchOptions:
     above: float = DEFAULT_THRESHOLD
     """The smallest probability."""
     top: int | None = None
-    """At most so many facts."""
+    """The largest number of facts."""
     per_relation: int | None = None
-    """At most so many facts of each relation."""
+    """The largest number of facts of each relation."""
     why: bool = False
     """Whether to find the best reason for each fact."""
     covered: bool = False

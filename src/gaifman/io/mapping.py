@@ -9,7 +9,7 @@
     trust :: buyer rates seller       the column trust holds confidences
     employee:person boss boss:person  both columns hold persons: 7 is person/7 in both
 
-Names with spaces or symbols are in quotes. `Clause` is one such line, `TableMapping` all that is said of the tables;
+Names with spaces or symbols are in quotes. `Clause` is one such line, `TableMapping` all lines about the tables;
 `gaifman.io.mapped_tables` reads tables by them.
 
 >>> clause = parse_clause('"Full Name" works_in dept:team')
@@ -85,7 +85,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class TableMapping:
-    """What is said of tables; see `gaifman.read`."""
+    """How tables are read; see `gaifman.read`."""
 
     clauses: tuple[Clause, ...] = ()
     id: Column | None = None
@@ -98,7 +98,7 @@ class TableMapping:
     """Columns that are not read."""
 
     def __bool__(self) -> bool:
-        """Whether anything is said."""
+        """Whether there is a mapping."""
         return bool(self.clauses or self.wide)
 
     @property

@@ -242,7 +242,7 @@ class Table:
         return tuple(shorten(fact, 60) for fact in found)
 
     def _by_format(self, header: bool | None, file_format: str = "") -> Reading | None:
-        """Return the reading as a file of facts; with `header=None` nothing is said about the first row."""
+        """Return the reading as a file of facts; with `header=None` the first row may be a header."""
         width = len(self.rows[0])
         file_format = file_format or ("types" if width == 2 else "triples" if width == 3 else "nary")
         row = self.rows[1] if header is True and len(self.rows) > 1 else self.rows[0]

@@ -284,7 +284,7 @@ class RankedAnswers(TableResult):
         return "\n".join([self.shown_query, *lines, *more, *self.footnotes, *among, str(self.considered)])
 
     def columns(self) -> Columns:
-        """The variables, then the probability with its standard error, and what is said of each answer."""
+        """The variables, then the probability with its standard error, and the note on each answer."""
         listed = list(self)
         own = {
             **self.estimates.columns(),
