@@ -107,6 +107,18 @@ def explanation() -> gaifman.Explanation:
     return worker().explain("p01", "t1")
 
 
+@cache
+def description() -> gaifman.Description:
+    """The demo described, beside itself as test facts."""
+    return gaifman.describe(gaifman.demo(), test=small())
+
+
+@cache
+def found_constraint() -> Any:
+    """A constraint that the demo suggests."""
+    return gaifman.find_constraints(gaifman.demo(), ["capital"])[0]
+
+
 def example(cls: type) -> Any:
     """An object of a public class; a model is a copy, because it can be trained again."""
     model = worker()
@@ -115,7 +127,7 @@ def example(cls: type) -> Any:
         "Completion": completion,
         "Conflict": lambda: gaifman.Conflict("functional: r 1→2", "conflicts with r(a, b)", "always", 0.1),
         "Constraints": lambda: gaifman.parse_constraints("functional: works_in 1->2"),
-        "FoundConstraint": lambda: gaifman.find_constraints(gaifman.demo(), ["capital"])[0],
+        "FoundConstraint": found_constraint,
         "Description": lambda: gaifman.describe(small()),
         "Engine": lambda: gaifman.Engine(small(), threads=1),
         "Estimate": lambda: model.probability("p01", "t1"),
@@ -128,12 +140,12 @@ def example(cls: type) -> Any:
         "KnowledgeBase": small,
         "MissingFact": lambda: gaifman.MissingFact("works_in", ("p01", "t1"), 0.5, 1),
         "MissingFacts": missing_facts,
-        "Leakage": lambda: gaifman.describe(small(), test=small()).leakage[0],
+        "Leakage": lambda: description().leakage[0],
         "Model": lambda: copy.copy(model),
         "ProposalTest": lambda: gaifman.ProposalTest(Candidates.concatenate([]), 0, 0.1, SetTest.concatenate([]), 0.0),
         "RankedAnswers": lambda: model.answers(x="p01"),
         "Reason": lambda: explanation().reasons[0],
-        "RelationLink": lambda: gaifman.describe(gaifman.demo()).links[0],
+        "RelationLink": lambda: description().links[0],
         "Split": lambda: small().split(),
         "TrainingConfig": gaifman.TrainingConfig,
     }

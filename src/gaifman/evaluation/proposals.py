@@ -60,6 +60,8 @@ MAX_SCORED, OTHERS = 200, 4
 """Candidates of one question: the best, and a sample of the others."""
 QUESTIONS, MIN_QUESTIONS = 3_000, 60
 """Questions that held-out facts answer, of all relations at one position, and at least of each; and as many others."""
+QUESTIONS_PER_BLOCK = 1_000
+"""Questions whose candidates are scored together."""
 NO_OBJECTS: Ints = np.zeros(0, np.int32)
 FOLDS = 2
 """The rescaled scores are fitted to the other fold."""
@@ -309,6 +311,17 @@ def _predictors(model: Completion | GaifmanModel, relations: Sequence[str] | Non
     return [predictor for predictor in found if isinstance(predictor, ListwisePredictor)]
 
 
+class _Proposed(NamedTuple):
+    """Candidates of one question."""
+
+    tuples: Ints
+    """Shape (n, arity), int32."""
+    weights: Floats
+    """Shape (n,), float64: how many candidates each stands for."""
+    fold: Longs
+    """Shape (n,), int64."""
+
+
 class _RelationTest(NamedTuple):
     """The held-out facts of one relation, and what is proposed."""
 
@@ -357,12 +370,16 @@ class _RelationTest(NamedTuple):
         more, of_more = sample_questions(asked[others], self.visible, position, count, key)
         rows = np.concatenate([chosen, others[more]])
         stand_for = np.concatenate([np.full(len(chosen), len(own) / max(len(chosen), 1)), of_more])
-        for question, weight in zip(asked[rows], stand_for.tolist(), strict=True):
-            shares = self.proposer.shares(question, position)
-            shares.log_shares[known.get(question.tobytes(), NO_OBJECTS)] = -np.inf  # true, but not known
-            missing = held_out.get(question.tobytes(), NO_OBJECTS)
-            proposed = self._propose(question, position, shares, weight)
-            yield proposed, self._test_set(missing, position, shares.log_shares, weight)
+        for start in range(0, len(rows), QUESTIONS_PER_BLOCK):
+            asks, sets = list[_Proposed](), list[SetTest]()
+            for row, weight in zip(rows[start : start + QUESTIONS_PER_BLOCK], stand_for[start:].tolist(), strict=False):
+                question = asked[row]
+                shares = self.proposer.shares(question, position)
+                shares.log_shares[known.get(question.tobytes(), NO_OBJECTS)] = -np.inf  # true, but not known
+                missing = held_out.get(question.tobytes(), NO_OBJECTS)
+                asks.append(self._propose(question, position, shares, weight))
+                sets.append(self._test_set(missing, position, shares.log_shares, weight))
+            yield self._judge(asks), SetTest.concatenate(sets)
 
     def _test_set(self, answers: Ints, position: int, shares: Floats, weight: float) -> SetTest:
         """The held-out answers of a question, beside its answer set."""
@@ -377,7 +394,7 @@ class _RelationTest(NamedTuple):
             inside, np.full(len(answers), (own >= least).sum()), weights, np.full(len(answers), self.category)
         )
 
-    def _propose(self, question: Ints, position: int, shares: Shares, weight: float) -> Candidates:
+    def _propose(self, question: Ints, position: int, shares: Shares, weight: float) -> _Proposed:
         """The candidates of one question: all that can be probable, and a sample of the others."""
         predictor, own = self.proposer.predictor, shares.log_shares
         pool = self.proposer.pools[position]
@@ -390,11 +407,17 @@ class _RelationTest(NamedTuple):
         tuples = np.tile(question, (len(best) + len(others), 1))
         tuples[:, position] = np.append(best, rest[others])
         weights = weight / predictor.arity * np.append(np.ones(len(best)), stand_for)
+        fold = np.full(len(tuples), int(fold_in(key, np.zeros(1, np.int32))[0] % FOLDS), np.int64)
+        return _Proposed(tuples, weights, fold)
+
+    def _judge(self, proposed: Sequence[_Proposed]) -> Candidates:
+        """The probabilities of the candidates of some questions; many share the question at another position."""
+        predictor = self.proposer.predictor
+        tuples, weights, fold = (np.concatenate(parts) for parts in zip(*proposed, strict=True))
         nothing = hide_nothing(len(tuples))
         evidence = predictor.scorer.evidence(tuples, nothing)
         p = predictor.constrain(predictor.estimates_of(evidence), tuples, nothing).values
         raw = evidence[:, : predictor.arity].mean(axis=1)
-        fold = np.full(len(tuples), int(fold_in(key, np.zeros(1, np.int32))[0] % FOLDS), np.int64)
         return Candidates(p, self._targets(tuples), weights, raw, self._popularity(tuples), fold)
 
     def _targets(self, tuples: Ints) -> Floats:
