@@ -388,13 +388,22 @@ def command_text(words: Sequence[str] | None = None) -> str:
     >>> command_text(["info", "postgresql://ann:secret@localhost/family"])
     'gaifman info postgresql://ann@localhost/family'
     """
-    from gaifman.io.database_urls import hide_password
-
     shown = []
     for word in sys.argv[1:] if words is None else words:
         option, sign, value = word.partition("=") if word.startswith("--") else ("", "", word)
-        shown.append(f"{option}{sign}{hide_password(value)}")
+        shown.append(f"{option}{sign}{_without_password(value)}")
     return shlex.join(["gaifman", *shown])
+
+
+def _without_password(name: str) -> str:
+    """A source without the password, which only a URL can have."""
+    from gaifman.io.files import is_url
+
+    if not is_url(name):
+        return name
+    from gaifman.io.database_urls import hide_password
+
+    return hide_password(name)
 
 
 def python_snippet(
@@ -409,11 +418,11 @@ def python_snippet(
     >>> python_snippet(["staff.csv"], InputOptions(mapping=MappingOptions(id="name", wide=True)))[1]
     'kb = gaifman.read("staff.csv", id="name", wide=True)'
     """
-    from gaifman.io.database_urls import hide_password, is_url
+    from gaifman.io.files import is_url
 
     def literal(value: str) -> str:
         if is_url(value):  # other machines need not know where the database is
-            shown = hide_password(value) if full_paths else f"{value.partition(':')[0]}://…"
+            shown = _without_password(value) if full_paths else f"{value.partition(':')[0]}://…"
         else:
             shown = value if full_paths else Path(value).name
         return json.dumps(shown, ensure_ascii=False)
