@@ -630,15 +630,14 @@ def work_progress(unit: str = "examples", kernels: int | None = None) -> Iterato
     Threads may report at the same time. A phase that is complete, or has no known end, disappears when another begins.
     The first run of a command on a machine compiles kernels, which has a bar too; `kernels` is their usual number.
     """
-    from gaifman.kernels.jit import PHASE, compilation_progress
-
     console = _terminal()
     if console is None:
-        with compilation_progress():
-            yield timed(None)
+        yield timed(None)
         return
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
+
+    from gaifman.kernels.jit import PHASE, compilation_progress
 
     class Counts(ProgressColumn):
         """`45%  450/1,000  2,300 examples/s`."""
