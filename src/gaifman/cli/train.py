@@ -601,7 +601,7 @@ def _example_answer(model: TrainedModel, kb: KnowledgeBase) -> tuple[list[str], 
     try:
         if asked.atomic_relation is not None:  # no database is needed
             first = kb.tuples(asked.atomic_relation)[:1].ravel()
-            return relation, tuple(kb.display.show(kb.object_name(number)) for number in first.tolist())
+            return relation, tuple(kb.show(kb.object_name(number)) for number in first.tolist())
         from gaifman.queries.answers import query
 
         return relation, next(query(kb, asked, budget=Budget(seconds=2, rows=1)).shown(), ())
