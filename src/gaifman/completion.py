@@ -597,7 +597,8 @@ class RelationTrainer:
             arities = [kb.relations[name].arity for name in names]
             relations, attributes = kb.schema.relations, sorted(kb.schema.attributes)
             self.formulas = added_features(self.phi, arities, relations, attributes, kb)
-            check_formulas(self.formulas, constants=len(self.kbs) == 1)
+            if self.formulas:
+                check_formulas(self.formulas, constants=len(self.kbs) == 1)
 
     def count_facts(self, name: str) -> int:
         """The number of facts of a relation in all knowledge bases."""

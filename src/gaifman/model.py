@@ -705,7 +705,8 @@ class GaifmanModel(Model):
         formulas = added_features(
             self._phi, [len(query.variables)], schema.relations, sorted(schema.attributes), kbs[0]
         )
-        check_formulas(formulas, constants=len(kbs) == 1)
+        if formulas:
+            check_formulas(formulas, constants=len(kbs) == 1)
         rules = as_constraints(constraints, kb, query)
         choice = None if valid is None else self._choose_hiding(kb, query, valid, len(kbs), rules)
         if choice is not None or "hide_choice" in self.meta:

@@ -7,8 +7,8 @@ import random
 from collections.abc import Mapping
 from itertools import combinations
 
-from gaifman.kb.chance import MAX_MISSING_INVERSES, is_below_chance, is_rare
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.links import MAX_MISSING_INVERSES, is_below_chance, is_rare
 
 KINDS = ("random", "symmetric", "inverse", "copy", "part", "triple")
 

@@ -1,24 +1,24 @@
-"""Parts that the commands share: options, reading files, progress bars, tables and JSON."""
+"""Parts that the commands share: options, reading files, verbosity, progress bars, tables and JSON."""
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import shlex
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import click
 
 from gaifman._tables import Columns, csv_lines, json_lines
-from gaifman.cli.verbosity import error_stream, timed
 from gaifman.config import FILE_LIMITS, Limits, ProgressCallback
 from gaifman.errors import escape_unprintable, shorten
 
@@ -36,6 +36,8 @@ FORMATS = (
 )
 ROW_FORMAT = "gaifman.row_format"
 """Key of the chosen output format in click's context."""
+VERBOSITY = "gaifman.verbosity"
+"""Key of how much a command prints to standard error."""
 DEMO_FILE = Path(__file__).parent.parent / "data" / "countries.facts"
 PROGRESS_DELAY = 0.5
 """Seconds before a progress bar appears."""
@@ -388,13 +390,22 @@ def command_text(words: Sequence[str] | None = None) -> str:
     >>> command_text(["info", "postgresql://ann:secret@localhost/family"])
     'gaifman info postgresql://ann@localhost/family'
     """
-    from gaifman.io.database_urls import hide_password
-
     shown = []
     for word in sys.argv[1:] if words is None else words:
         option, sign, value = word.partition("=") if word.startswith("--") else ("", "", word)
-        shown.append(f"{option}{sign}{hide_password(value)}")
+        shown.append(f"{option}{sign}{_without_password(value)}")
     return shlex.join(["gaifman", *shown])
+
+
+def _without_password(name: str) -> str:
+    """A source without the password, which only a URL can have."""
+    from gaifman.io.files import is_url
+
+    if not is_url(name):
+        return name
+    from gaifman.io.database_urls import hide_password
+
+    return hide_password(name)
 
 
 def python_snippet(
@@ -409,11 +420,11 @@ def python_snippet(
     >>> python_snippet(["staff.csv"], InputOptions(mapping=MappingOptions(id="name", wide=True)))[1]
     'kb = gaifman.read("staff.csv", id="name", wide=True)'
     """
-    from gaifman.io.database_urls import hide_password, is_url
+    from gaifman.io.files import is_url
 
     def literal(value: str) -> str:
         if is_url(value):  # other machines need not know where the database is
-            shown = hide_password(value) if full_paths else f"{value.partition(':')[0]}://…"
+            shown = _without_password(value) if full_paths else f"{value.partition(':')[0]}://…"
         else:
             shown = value if full_paths else Path(value).name
         return json.dumps(shown, ensure_ascii=False)
@@ -521,6 +532,73 @@ def print_stopped(what: str, command: str, as_json: bool) -> None:
         click.echo(f"stopped; to resume: {command}", file=error_stream())
 
 
+# Verbosity: on standard error are errors only, or notes too, or also settings and times. Its options are in settings.py
+
+
+@dataclass(slots=True)
+class Verbosity:
+    """How much a command prints, kept with its context, and the times of its phases."""
+
+    quiet: bool = False
+    verbose: bool = False
+    stderr: TextIO | None = None
+    """Standard error, while a quiet command prints nothing there."""
+    clock: Callable[[], float] = time.monotonic
+    _times: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def record(self, phase: str) -> None:
+        """Note that a phase has reported."""
+        now = self.clock()
+        with self._lock:
+            first, _ = self._times.get(phase, (now, now))
+            self._times[phase] = first, now
+
+    def phase_seconds(self) -> dict[str, float]:
+        """Phase → the seconds between its first and last report."""
+        return {phase: last - first for phase, (first, last) in self._times.items()}
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Discard what is printed to standard error meanwhile; errors are printed later, or by `error_stream`."""
+        self.stderr = sys.stderr
+        with Path(os.devnull).open("w", encoding="utf-8") as nothing, redirect_stderr(nothing):
+            try:
+                yield
+            finally:
+                self.stderr = None
+
+
+def verbosity() -> Verbosity:
+    """The verbosity of the command that runs."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return Verbosity()
+    return cast(Verbosity, context.meta.setdefault(VERBOSITY, Verbosity()))
+
+
+def error_stream() -> TextIO:
+    """The stream of errors, also of a quiet command."""
+    return verbosity().stderr or sys.stderr
+
+
+def timed(report: ProgressCallback | None) -> ProgressCallback | None:
+    """A progress callback that also notes the times of phases, if the command is verbose."""
+    current = verbosity()
+    if not current.verbose:
+        return report
+
+    def record(phase: str, done: int, total: int | None) -> None:
+        current.record(phase)
+        if report:
+            report(phase, done, total)
+
+    return record
+
+
+# Progress
+
+
 def _terminal() -> Console | None:
     """Return the console of standard error if it is a terminal."""
     if not sys.stderr.isatty():
@@ -552,15 +630,14 @@ def work_progress(unit: str = "examples", kernels: int | None = None) -> Iterato
     Threads may report at the same time. A phase that is complete, or has no known end, disappears when another begins.
     The first run of a command on a machine compiles kernels, which has a bar too; `kernels` is their usual number.
     """
-    from gaifman.kernels.jit import PHASE, compilation_progress
-
     console = _terminal()
     if console is None:
-        with compilation_progress():
-            yield timed(None)
+        yield timed(None)
         return
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
+
+    from gaifman.kernels.jit import PHASE, compilation_progress
 
     class Counts(ProgressColumn):
         """`45%  450/1,000  2,300 examples/s`."""

@@ -17,11 +17,18 @@ from typing import Any, cast
 import click
 from click.core import ParameterSource
 
-from gaifman.cli.console import InputOptions, check_overwrite, command_text, input_options, json_option, print_json
+from gaifman.cli.console import (
+    InputOptions,
+    check_overwrite,
+    command_text,
+    input_options,
+    json_option,
+    print_json,
+    verbosity,
+)
 from gaifman.cli.names import complete_names
 from gaifman.cli.settings_file import FILE_NAME, SettingsFile, file_options, option_name
 from gaifman.cli.settings_template import settings_text
-from gaifman.cli.verbosity import verbosity
 from gaifman.errors import escape_unprintable, similar_names
 
 PREFIX = "GAIFMAN"

@@ -298,7 +298,7 @@ def _check_output(output: str, plot: str | None, *, force: bool) -> None:
 def _check_sources(sources: list[str]) -> None:
     """Raise an error for files that a resumed run could not read again."""
     from gaifman.errors import InputError
-    from gaifman.io.database_urls import is_url
+    from gaifman.io.files import is_url
 
     for name in sources:
         if name == "-":
@@ -312,9 +312,13 @@ def _check_sources(sources: list[str]) -> None:
 
 def _name_to_record(name: str) -> str:
     """Return the name of a source for the record of a run, which holds no password."""
-    from gaifman.io.database_urls import is_url, url_to_record
+    from gaifman.io.files import is_url
 
-    return url_to_record(name) if is_url(name) else name
+    if not is_url(name):
+        return name
+    from gaifman.io.database_urls import url_to_record
+
+    return url_to_record(name)
 
 
 def _run_to_end(
@@ -445,7 +449,7 @@ def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOp
 
 def _recorded_sources(record: dict[str, Any], key: str = "sources") -> list[str]:
     """Return the files of a run, relative to this folder; `demo` means what it meant when the run began."""
-    from gaifman.io.database_urls import is_url
+    from gaifman.io.files import is_url
 
     start, found = Path(record["working_dir"]), []
     for name in record.get(key, []):
@@ -597,7 +601,7 @@ def _example_answer(model: TrainedModel, kb: KnowledgeBase) -> tuple[list[str], 
     try:
         if asked.atomic_relation is not None:  # no database is needed
             first = kb.tuples(asked.atomic_relation)[:1].ravel()
-            return relation, tuple(kb.display.show(kb.object_name(number)) for number in first.tolist())
+            return relation, tuple(kb.show(kb.object_name(number)) for number in first.tolist())
         from gaifman.queries.answers import query
 
         return relation, next(query(kb, asked, budget=Budget(seconds=2, rows=1)).shown(), ())

@@ -34,8 +34,8 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.evaluation.tasks import EvaluationData, category_of
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, row_ids, rows_in
-from gaifman.listwise.odds import sample_by_score
-from gaifman.listwise.proposer import Proposer, Shares, choose_rows, sample_questions, without
+from gaifman.listwise.odds import choose_rows, sample_by_score, sample_questions
+from gaifman.listwise.proposer import Proposer, Shares, without
 from gaifman.listwise.scoring import ListwisePredictor
 from gaifman.model import GaifmanModel
 from gaifman.models.calibration import (

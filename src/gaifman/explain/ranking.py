@@ -40,6 +40,7 @@ from gaifman.explain.svg import Diagram
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.labels import label_fact, label_formula, label_names
 from gaifman.kb.tables import Ints, Longs, freeze
+from gaifman.listwise.added import AddedFormulas
 from gaifman.listwise.groundings import Countable, exclude_facts
 from gaifman.listwise.mining import COMPARISONS, MinedComparisons, MinedConstants, MinedFormulas
 from gaifman.listwise.odds import Odds
@@ -307,7 +308,8 @@ def collect_evidence(
         weight = float(odds.weights[position])
         if weight:
             yield from _walked(own, objects, hidden, weight, most)
-            yield from _added(own, objects, hidden, weight)
+            if own.ranker.added is not None:
+                yield from _added(own, own.ranker.added, objects, hidden, weight)
             yield from _own(own, objects[position], hidden, weight)
         yield from _known(scorer, float(odds.weights[scorer.arity + position]), objects, hidden, position)
     yield from _similar(scorer, odds, objects, hidden)
@@ -347,13 +349,15 @@ def _walked(
         yield Evidence(("path", low, high, forward), feature, count, effect, facts, joins=True, is_step=len(path) == 1)
 
 
-def _added(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float) -> Iterator[Evidence]:
+def _added(
+    scorer: Scorer, added: AddedFormulas, objects: Sequence[int], hidden: Longs, weight: float
+) -> Iterator[Evidence]:
     """The added formulas that the tuple satisfies."""
     ranker, index = scorer.ranker, scorer.index
-    for at, (value, count) in ranker.added.values_at(objects, hidden).items():
+    for at, (value, count) in added.values_at(objects, hidden).items():
         effect = weight * float(ranker.added_weights[at]) * value
         if effect:
-            formula = ranker.added.formulas[at]
+            formula = added.formulas[at]
             facts = ground_facts(index, formula.countable, objects, hidden)
             key = _formula_key(formula.shown)
             yield Evidence(key, formula.shown, count, effect, facts, joins=not formula.own, is_step=_is_step(key))

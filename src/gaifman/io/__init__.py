@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from gaifman.config import DEFAULT_LIMITS, Limits, ProgressCallback, checked
 from gaifman.errors import InputError, OutputError
-from gaifman.io.database_urls import hide_password, is_url, read_url
+from gaifman.io.database_urls import hide_password, read_url
 from gaifman.io.databases import read_parquet, read_sqlite
 from gaifman.io.duckdb import is_connection, read_connection, read_duckdb, write_duckdb, write_parquet
 from gaifman.io.facts_file import read_facts_file
@@ -35,15 +35,16 @@ from gaifman.io.files import (
     check_format,
     detect_format,
     file_suffix,
+    is_url,
     open_input,
     read_blocks,
 )
 from gaifman.io.graphml import read_graphml
 from gaifman.io.graphs import is_networkx, is_rdflib, prefixes_of, read_networkx, serialize_rdflib
 from gaifman.io.json_lines import read_json_lines
-from gaifman.io.labels import LabelLanguages, add_labels, read_label_file
+from gaifman.io.labels import DEFAULT_LANGUAGES, LabelLanguages, add_labels, read_label_file
 from gaifman.io.mapped_tables import TableMapper
-from gaifman.io.mapping import TableMapping, make_mapping
+from gaifman.io.mapping import make_mapping
 from gaifman.io.objects import TableReader, describe
 from gaifman.io.rdf import IriStyle, NodeNamer, RdfOptions, read_rdf
 from gaifman.io.rdf_writer import RDF_WRITE_FORMATS, rdf_lines
@@ -64,6 +65,10 @@ __all__ = [
     "read",
     "write",
 ]
+
+MappingArguments = tuple[str | Sequence[str], str | None, bool, str | None, str | Sequence[str]]
+"""What `read` is told about the columns of tables: `map`, `id`, `wide`, `separator` and `ignore`."""
+NO_MAPPING: MappingArguments = ((), None, False, None, ())
 
 
 @checked
@@ -111,9 +116,11 @@ def read(  # noqa: PLR0913 - each says something else of the data
         raise InputError(f"iris must be one of {', '.join(get_args(IriStyle))}, got {iris!r}")
     if sum(isinstance(source, str) and source == STDIN for source in sources) > 1:
         raise InputError("standard input can be read only once")
-    mapper = _make_mapper(make_mapping(map, id, wide, separator, ignore), format)
+    how = (map, id, wide, separator, ignore)
+    mapper = None if how == NO_MAPPING else _make_mapper(how, format)
+    languages = LabelLanguages(language) if language else DEFAULT_LANGUAGES
     builder = KnowledgeBaseBuilder(limits.facts)
-    reader = _Reader(limits, table, iris, header, LabelLanguages(language), mapper, progress, builder)
+    reader = _Reader(limits, table, iris, header, languages, mapper, progress, builder)
     for source in sources:
         reader.read(source, format)
     if isinstance(labels, Mapping):
@@ -124,7 +131,8 @@ def read(  # noqa: PLR0913 - each says something else of the data
     return reader.finish()
 
 
-def _make_mapper(mapping: TableMapping, file_format: str | None) -> TableMapper | None:
+def _make_mapper(how: MappingArguments, file_format: str | None) -> TableMapper | None:
+    mapping = make_mapping(*how)
     if mapping and file_format in TABLE_FORMATS:
         raise InputError(
             f"the format {file_format} and a mapping both say what the columns are", hint="leave out one of them"

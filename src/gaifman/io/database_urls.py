@@ -34,7 +34,7 @@ from gaifman.io.databases import (
     select_tables,
     sqlite_columns,
 )
-from gaifman.io.files import BATCH_SIZE, check_exists
+from gaifman.io.files import BATCH_SIZE, URL, check_exists
 from gaifman.io.foreign_keys import KeySchema
 from gaifman.io.mapped_tables import TableMapper
 from gaifman.kb.builder import KnowledgeBaseBuilder
@@ -45,17 +45,7 @@ CONNECT_SECONDS = 15
 SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite"}
 """Scheme of a URL → driver."""
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9.-]*)(?:\+[A-Za-z0-9_]+)?://(.*)", re.DOTALL)
 _SECRETS = ("password", "sslpassword")
-
-
-def is_url(name: object) -> bool:
-    """Whether a source is a URL, not the name of a file.
-
-    >>> is_url("postgresql://ann@localhost/family"), is_url("family.tsv")
-    (True, False)
-    """
-    return isinstance(name, str) and _URL.fullmatch(name) is not None
 
 
 def hide_password(url: str) -> str:
@@ -64,7 +54,7 @@ def hide_password(url: str) -> str:
     >>> hide_password("postgresql://ann:secret@localhost/family?password=secret&sslmode=require")
     'postgresql://ann@localhost/family?sslmode=require'
     """
-    match = _URL.fullmatch(url)
+    match = URL.fullmatch(url)
     if match is None:
         return url
     place, mark, query = match[2].partition("?")
@@ -82,7 +72,7 @@ def url_to_record(url: str) -> str:
     ('sqlite:////data/family.db', 'postgres://ann@localhost/family')
     """
     hidden = hide_password(url)
-    if SCHEMES.get(_URL.fullmatch(url)[1].lower()) != "sqlite":  # type: ignore[index]
+    if SCHEMES.get(URL.fullmatch(url)[1].lower()) != "sqlite":  # type: ignore[index]
         return hidden
     return f"sqlite:///{quote(str(_sqlite_path(url).absolute()))}"
 
@@ -96,7 +86,7 @@ def _split_authority(place: str) -> tuple[str, str, str]:
 
 def _passwords(url: str) -> set[str]:
     """Return the passwords in a URL, as they are written and decoded."""
-    match = _URL.fullmatch(url)
+    match = URL.fullmatch(url)
     place, _, query = match[2].partition("?") if match else ("", "", "")
     found = {value for name, value in parse_qsl(query) if name.lower() in _SECRETS}
     if "@" in place:
@@ -113,7 +103,7 @@ def read_url(
     mapper: TableMapper | None = None,
 ) -> str:
     """Read tables of a database into the builder and return the kind of the database."""
-    scheme = _URL.fullmatch(url)[1].lower()  # type: ignore[index]
+    scheme = URL.fullmatch(url)[1].lower()  # type: ignore[index]
     if scheme not in SCHEMES:
         raise _unknown_scheme(url, scheme)
     source = hide_password(url)
@@ -142,7 +132,7 @@ def _unknown_scheme(url: str, scheme: str) -> InputError:
 
 def _sqlite_path(url: str) -> Path:
     """Return the path of a file: `sqlite:///a.db` is relative, `sqlite:////home/a.db` is not."""
-    host, _, path = _URL.fullmatch(url)[2].partition("?")[0].partition("/")  # type: ignore[index]
+    host, _, path = URL.fullmatch(url)[2].partition("?")[0].partition("/")  # type: ignore[index]
     if host or not path:
         hint = "write sqlite:///family.db, or sqlite:////home/ann/family.db with a folder that begins with /"
         raise InputError(f"{url} names no file", hint=hint)
@@ -151,7 +141,7 @@ def _sqlite_path(url: str) -> Path:
 
 def _libpq_url(url: str) -> str:
     """Return a URL as libpq needs it: the password encoded, and a limit for connecting."""
-    place, _, query = _URL.fullmatch(url)[2].partition("?")  # type: ignore[index]
+    place, _, query = URL.fullmatch(url)[2].partition("?")  # type: ignore[index]
     authority, slash, path = _split_authority(place) if "@" in place else place.partition("/")
     login, at, host = authority.rpartition("@")
     user, colon, password = login.partition(":")

@@ -103,6 +103,17 @@ class InputFile:
 
 STDIN = "-"
 """File name that means standard input."""
+URL = re.compile(r"([A-Za-z][A-Za-z0-9.-]*)(?:\+[A-Za-z0-9_]+)?://(.*)", re.DOTALL)
+"""Scheme and rest of a URL, which is not the name of a file but of a database."""
+
+
+def is_url(name: object) -> bool:
+    """Whether a source is a URL, not the name of a file.
+
+    >>> is_url("postgresql://ann@localhost/family"), is_url("family.tsv")
+    (True, False)
+    """
+    return isinstance(name, str) and URL.fullmatch(name) is not None
 
 
 @contextmanager

@@ -60,6 +60,10 @@ class LabelLanguages:
         return 1, len(order), 0, label_property, own
 
 
+DEFAULT_LANGUAGES = LabelLanguages()
+"""None is asked for."""
+
+
 def clean_label(text: str) -> str:
     r"""Return a label on one line, or an empty text if it is none.
 

@@ -408,13 +408,15 @@ class KnowledgeBaseBuilder:
         duplicates = self._with_folded(duplicates, tables, names)
         labels = self._object_labels(tables.objects, prefixes)
         notes = (*self._notes.values(), *duplicate_notes(tables, duplicates))
-        reviews = Reviews(self._reviews[True], self._reviews[False]).renamed(compactor(prefixes))
-        return KnowledgeBase(tables, notes, labels, MappingProxyType(prefixes) if prefixes else NOTHING, reviews)
+        reviews = Reviews(self._reviews[True], self._reviews[False])
+        if not prefixes:
+            return KnowledgeBase(tables, notes, labels, NOTHING, reviews)
+        return KnowledgeBase(tables, notes, labels, MappingProxyType(prefixes), reviews.renamed(compactor(prefixes)))
 
     def _final_names(self) -> tuple[npt.NDArray[np.object_], dict[str, str]]:
         """Return the names by number, shortened by prefixes, and the prefixes that shorten some."""
         names = [*self._names]
-        prefixes, taken = usable_prefixes(self._prefixes, names)
+        prefixes, taken = usable_prefixes(self._prefixes, names) if self._prefixes else ({}, {})
         for prefix, name in taken.items():
             self.add_note(1, "prefixes not used, because names begin with them", f"{prefix} of {shorten(name)}")
         for prefix, start in self._prefixes:

@@ -477,7 +477,7 @@ class KnowledgeBase:
         'France'
         """
         self.object_id(obj)
-        return self.display.show(obj)
+        return self.display.show(obj) if self.labels else obj
 
     def iri(self, name: str) -> str:
         """Return a name with its prefix replaced by the start of its IRI, or the name itself."""
@@ -656,7 +656,8 @@ class KnowledgeBase:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of facts and known negatives, 32 hexadecimal digits; independent of the order of reading and notes."""
-        return fingerprint_with(fingerprint(self.content), self.rejected)
+        content = fingerprint(self.content)
+        return fingerprint_with(content, self.rejected) if self.rejected else content
 
     @cached_property
     def schema(self) -> Schema:
@@ -843,7 +844,7 @@ class KnowledgeBase:
         )
 
     def _relation_id(self, name: str) -> int:
-        number = self.content.relations.find(compact(name, self.prefixes))
+        number = self.content.relations.find(compact(name, self.prefixes) if self.prefixes else name)
         if number is None:
             raise self._unknown("relation", name, self.content.relations)
         return number

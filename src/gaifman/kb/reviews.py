@@ -82,11 +82,8 @@ def _with_prefix(decided: Mapping[FactKey, Provenance], prefix: str) -> dict[Fac
 
 
 def fingerprint_with(content: str, rejected: Iterable[FactKey]) -> str:
-    """The hash of a knowledge base's facts and of what was rejected; that of the facts if nothing was."""
-    keys = sorted(rejected)
-    if not keys:
-        return content
+    """The hash of a knowledge base's facts and of what was rejected."""
     digest = hashlib.blake2b(content.encode(), digest_size=16)
-    for key in keys:
+    for key in sorted(rejected):
         digest.update("\0".join(key).encode() + b"\0\0")  # names contain no NUL
     return digest.hexdigest()

@@ -41,8 +41,9 @@ import numpy.typing as npt
 from gaifman.config import check_fraction
 from gaifman.errors import InputError
 from gaifman.io.model_file import Arrays, require_array
-from gaifman.kb.tables import Floats, Longs
+from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.models.calibration import MIN_PROBABILITY, exp
+from gaifman.sampling.rng import fold_in_rows
 
 MIN_LOG_SHARE = -20.0
 """Smaller shares tell nothing more."""
@@ -317,6 +318,9 @@ def fit_odds(proposals: Proposals, pooled: OddsTable | None = None, similar: Pro
     return OddsTable(np.array(vectors), np.array(bends), priors, cutoffs, proposals.certainty, limits)
 
 
+# Samples of questions and of candidates, which stand for all
+
+
 def sample_by_score(
     scores: Floats, count: int, key: np.uint64, exponent: float = SIZE_EXPONENT
 ) -> tuple[Longs, Floats]:
@@ -336,6 +340,30 @@ def sample_by_score(
     points = start + np.arange(int(np.ceil(ends[-1])))
     rows = np.searchsorted(ends, points[points < ends[-1]], side="right")
     return rows, 1 / chances[rows]
+
+
+def sample_questions(asked: Ints, facts: Ints, position: int, count: int, key: np.uint64) -> tuple[Longs, Floats]:
+    """About `count` rows of questions to a relation, and how many questions each stands for.
+
+    Half of them are about objects that are at the same position of a known fact, if there are as many: few others have
+    likely answers, although most questions can be about others.
+    """
+    fixed = [i for i in range(asked.shape[1]) if i != position]
+    seen = np.logical_and.reduce([np.isin(asked[:, i], facts[:, i]) for i in fixed], initial=True)
+    groups = [np.flatnonzero(seen), np.flatnonzero(~seen)]
+    sizes = [max(count // 2, count - len(other)) for other in reversed(groups)]
+    parts = [choose_rows(rows, asked, size, key) for rows, size in zip(groups, sizes, strict=True)]
+    stand_for = [np.full(len(own), len(rows) / max(len(own), 1)) for rows, own in zip(groups, parts, strict=True)]
+    return np.concatenate(parts), np.concatenate(stand_for)
+
+
+def choose_rows(rows: Longs, tuples: Ints, count: int, key: np.uint64) -> Longs:
+    """Some of these rows at random, whatever their order."""
+    keys = fold_in_rows(key, tuples[rows])
+    return rows[np.argsort(keys, kind="stable")[:count]]
+
+
+# How many facts can be missing, and the fit
 
 
 class Limits(NamedTuple):

@@ -16,12 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from gaifman.config import Deadline, no_deadline
-from gaifman.kb.tables import Floats, Ints, Longs, rows_in
+from gaifman.kb.tables import Floats, Ints, rows_in
 from gaifman.listwise.mining import NOTHING
 from gaifman.listwise.scoring import ListwisePredictor
 from gaifman.ranking.candidates import NO_TYPES, QueryPattern, select_candidates
 from gaifman.sampling.constraints import hide_nothing
-from gaifman.sampling.rng import fold_in_rows
 
 TOLERANCE = 1e-9
 """The bound and the probability are not computed in the same order."""
@@ -156,27 +155,6 @@ class Proposer(NamedTuple):
             if rule.excludes:
                 found |= rule.certainty(tuples, hide_nothing(len(tuples))) >= 1
         return found
-
-
-def sample_questions(asked: Ints, facts: Ints, position: int, count: int, key: np.uint64) -> tuple[Longs, Floats]:
-    """About `count` rows of questions to a relation, and how many questions each stands for.
-
-    Half of them are about objects that are at the same position of a known fact, if there are as many: few others have
-    likely answers, although most questions can be about others.
-    """
-    fixed = [i for i in range(asked.shape[1]) if i != position]
-    seen = np.logical_and.reduce([np.isin(asked[:, i], facts[:, i]) for i in fixed], initial=True)
-    groups = [np.flatnonzero(seen), np.flatnonzero(~seen)]
-    sizes = [max(count // 2, count - len(other)) for other in reversed(groups)]
-    parts = [choose_rows(rows, asked, size, key) for rows, size in zip(groups, sizes, strict=True)]
-    stand_for = [np.full(len(own), len(rows) / max(len(own), 1)) for rows, own in zip(groups, parts, strict=True)]
-    return np.concatenate(parts), np.concatenate(stand_for)
-
-
-def choose_rows(rows: Longs, tuples: Ints, count: int, key: np.uint64) -> Longs:
-    """Some of these rows at random, whatever their order."""
-    keys = fold_in_rows(key, tuples[rows])
-    return rows[np.argsort(keys, kind="stable")[:count]]
 
 
 def without(tuples: Ints, position: int) -> Ints:

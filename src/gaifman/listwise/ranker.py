@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ from gaifman.kernels.listwise import (
     own_scores,
 )
 from gaifman.kernels.walks import FEW
-from gaifman.listwise.added import AddedFormulas, Question, check_formulas
+from gaifman.listwise.added import NO_ENTRIES, AddedFormulas, Entries, check_formulas
 from gaifman.listwise.expert import ExpertConfig
 from gaifman.listwise.mining import (
     LINKS,
@@ -180,7 +181,8 @@ class Ranker:
     epochs: int
     held_out_loss: float | None
     """Mean loss in nats on held-out questions; None if there were too few."""
-    added: AddedFormulas
+    added: AddedFormulas | None
+    """None if the model has none."""
     added_weights: Floats
     """Shape (added formulas,), float64."""
 
@@ -202,6 +204,8 @@ class Ranker:
     @property
     def own_weights(self) -> Floats:
         """Shape (marks + added formulas about the candidate alone,), float64."""
+        if self.added is None:
+            return self.mark_weights
         return np.concatenate([self.mark_weights, self.added_weights[self.added.own]])
 
 
@@ -230,13 +234,13 @@ def fit_with_trial(
     """
     config = config or ListwiseConfig()
     held_out = held_out_rows(index.kb, relation, config) if held_out is None else held_out
-    added = AddedFormulas(index, index.kb.relations[relation].arity, position, formulas)
+    added = AddedFormulas(index, index.kb.relations[relation].arity, position, formulas) if formulas else None
     problem, (loss, penalty, epochs, trial) = _choose_problem(index, relation, position, config, held_out, added)
     mined = problem.mined
     final, trial = problem.fit(penalty, epochs), trial or problem.fit_trial(penalty, epochs)
 
     def ranker(weights: Weights) -> Ranker:
-        of_mined, of_added = np.split(weights[0], [len(weights[0]) - len(added)])
+        of_mined, of_added = np.split(weights[0], [sum(map(len, mined))])
         marks = weights[1][: index.mark_count]
         return Ranker(relation, position, mined, of_mined, marks, weights[2], penalty, epochs, loss, added, of_added)
 
@@ -244,7 +248,7 @@ def fit_with_trial(
 
 
 def _choose_problem(
-    index: StepIndex, relation: str, position: int, config: ListwiseConfig, held_out: Longs, added: AddedFormulas
+    index: StepIndex, relation: str, position: int, config: ListwiseConfig, held_out: Longs, added: AddedFormulas | None
 ) -> tuple[_Problem, Choice]:
     """The formulas with the smallest loss on held-out questions: with or without long paths, constants, comparisons."""
     fixed = [i for i in range(index.kb.relations[relation].arity) if i != position]
@@ -352,16 +356,20 @@ class _Problem:
         mined: tuple[MinedFormulas, ...],
         config: ListwiseConfig,
         held_out: Longs,
-        added: AddedFormulas,
+        added: AddedFormulas | None,
     ) -> None:
-        self.mined = mined
-        self._config, self._marks = config, added.marks()
-        self._mark_count = index.mark_count + len(added.own)
+        self.mined, self._config = mined, config
+        self._marks, added_count, own_added = index.marks, 0, np.zeros(0, np.int64)
+        if added is not None:
+            self._marks, added_count, own_added = added.marks(), len(added), added.own
+        self._mark_count = index.mark_count + len(own_added)
         facts = index.kb.tuples(relation)
         number = index.kb.content.relations.find(relation) or 0
         ids = index.kb.fact_ids(number, facts)
         fixed = [i for i in range(facts.shape[1]) if i != position]
-        self._questions, self._trial_questions, chosen = _ask(added, facts, ids, mined, config, held_out)
+        self._questions, self._trial_questions, chosen = _ask(
+            index, position, facts, ids, mined, config, held_out, added
+        )
         self._held_out = np.isin(chosen, held_out)
         answers, confidences = facts[chosen, position], index.kb.confidences_of(relation)
         at_position = count_at_position(index.kb, relation, position)
@@ -371,9 +379,9 @@ class _Problem:
         self._answer_stats = freeze(statistics(*left))
         self._changes = _mark_changes(index, answers, ids[chosen])
         of_mined = np.concatenate([np.zeros(0), *(prior_weights(one) for one in mined)])
-        self.prior = np.append(of_mined, np.zeros(len(added)))
+        self.prior = np.append(of_mined, np.zeros(added_count))
         """Shape (formulas,), float64: the weights before training, of mined and added formulas."""
-        self._tied = np.arange(index.mark_count, self._mark_count), len(of_mined) + added.own
+        self._tied = np.arange(index.mark_count, self._mark_count), len(of_mined) + own_added
         self._keys = fold_in_rows(make_key(config.seed, "listwise", relation, position), facts[chosen])
 
     def __len__(self) -> int:
@@ -546,18 +554,19 @@ class _State:
 
 
 def _ask(
-    added: AddedFormulas,
+    index: StepIndex,
+    position: int,
     facts: Ints,
     ids: Longs,
     mined: Sequence[MinedFormulas],
     config: ListwiseConfig,
     held_out: Longs,
+    added: AddedFormulas | None,
 ) -> tuple[Questions, Questions, Longs]:
     """The questions of held-out facts and of others, with what formulas reach, and the rows of these facts.
 
     The questions of a trial come second: to it, held-out facts are not known, and their objects are rivals like others.
     """
-    index, position = added.index, added.position
     fixed = [i for i in range(facts.shape[1]) if i != position]
     groups = row_ids(facts[:, fixed])[0] if fixed else np.zeros(len(facts), np.int64)
     others = _choose_questions(facts, groups, config)
@@ -569,9 +578,11 @@ def _ask(
     confidences = index.kb.confidences[ids]
     unseen = [freeze(hidden.facts[slice(*hidden.starts[row : row + 2].tolist())]) for row in range(len(chosen))]
     first_added = sum(map(len, mined))
-    questions_of_added: Iterator[Question] = zip(facts[chosen].tolist(), unseen, strict=True)
+    of_added: Iterator[Entries] = repeat(NO_ENTRIES)
+    if added is not None:
+        of_added = added.answer(zip(facts[chosen].tolist(), unseen, strict=True))
     starts, known, order = [0], list[Longs](), np.argsort(groups, kind="stable")
-    for row, own_hidden, entries in zip(chosen.tolist(), unseen, added.answer(questions_of_added), strict=False):
+    for row, own_hidden, entries in zip(chosen.tolist(), unseen, of_added, strict=False):
         all_hidden = own_hidden
         if config.fact_dropout:  # from mined formulas: added ones see what any question sees
             all_hidden = _drop_facts(index, facts[row], fixed, own_hidden, config)
@@ -756,7 +767,7 @@ def ranker_arrays(ranker: Ranker, index: StepIndex) -> Arrays:
         "marks": marks,
         "mark_weights": ranker.mark_weights[marks],
         "statistic_weights": ranker.statistic_weights,
-        "added": ranker.added.numbers[added],
+        "added": added.astype(np.int32) if ranker.added is None else ranker.added.numbers[added],
         "added_weights": ranker.added_weights[added],
         "fit": np.array([ranker.penalty, ranker.epochs, -1.0 if np.isnan(loss) else loss]),
     }
@@ -806,8 +817,8 @@ def ranker_from_arrays(
     _check_range("added", numbers, len(own.formulas))
     if len(np.unique(numbers)) != len(numbers):
         raise InputError("the array 'added' has a formula twice")
-    added = AddedFormulas(index, arity, position, own.formulas, numbers.tolist())
-    if len(added) != len(numbers):
+    added = AddedFormulas(index, arity, position, own.formulas, numbers.tolist()) if own.formulas else None
+    if added is not None and len(added) != len(numbers):
         raise InputError(f"a formula of {relation} does not fit its position {position + 1}")
     penalty, epochs, loss = require_array(arrays, "fit", np.float64, (3,)).tolist()
     return Ranker(

@@ -122,12 +122,13 @@ class Scorer:
         objects = len(index.kb.objects)
         self._spaces = workspaces or Workspaces(index, config)
         self._weights = freeze(np.concatenate([ranker.formula_weights, ranker.added_weights]))
-        ranker.added.prepare()
+        if ranker.added is not None:
+            ranker.added.prepare()
         facts = index.kb.tuples(ranker.relation)
         self._at_position = count_at_position(index.kb, ranker.relation, ranker.position)
         own = np.empty(objects)
         own_scores(
-            ranker.added.marks(),
+            index.marks if ranker.added is None else ranker.added.marks(),
             freeze(ranker.own_weights),
             freeze(statistics(self._at_position, index.degrees)),
             freeze(ranker.statistic_weights),
@@ -140,6 +141,8 @@ class Scorer:
 
     def added(self, questions: Iterable[Question]) -> Iterator[Entries]:
         """What added formulas contribute to questions, in order; some are computed together."""
+        if self.ranker.added is None:
+            return (NO_ENTRIES for _ in questions)
         return self.ranker.added.answer(questions)
 
     def scores(self, objects: Sequence[int], hidden: Longs = NOTHING, added: Entries | None = None) -> Floats:
@@ -186,7 +189,8 @@ class Scorer:
     def reached(self, objects: Sequence[int], hidden: Longs = NOTHING, added: Entries | None = None) -> Ints:
         """The candidates that a formula with a weight leads to, ascending, given the objects at other positions."""
         joins = self._weights != 0
-        joins[self.ranker.first_added + self.ranker.added.own] = False  # about the candidate alone
+        if self.ranker.added is not None:
+            joins[self.ranker.first_added + self.ranker.added.own] = False  # about the candidate alone
         with self._spaces.use() as space:
             found, formulas, _ = self._reach(space, objects, hidden, added)
             return np.unique(found[joins[formulas]])
@@ -196,6 +200,8 @@ class Scorer:
         marks, _ = self.own_features(obj, hidden)
         if any(self.ranker.mark_weights[mark] for mark in marks):
             return True
+        if self.ranker.added is None:
+            return False
         return any(self.ranker.added_weights[number] for number in self.ranker.added.values_at([obj], hidden))
 
     def _own_scores(self, objects: Sequence[int]) -> tuple[Floats, float]:

@@ -31,8 +31,16 @@ from gaifman.listwise.expert import (
 from gaifman.listwise.expert_weights import choose_mixtures, held_out_losses
 from gaifman.listwise.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
 from gaifman.listwise.mining import NOTHING
-from gaifman.listwise.odds import MIN_SET_FACTS, Odds, OddsTable, Proposals, fit_odds, sample_by_score
-from gaifman.listwise.proposer import choose_rows, sample_questions
+from gaifman.listwise.odds import (
+    MIN_SET_FACTS,
+    Odds,
+    OddsTable,
+    Proposals,
+    choose_rows,
+    fit_odds,
+    sample_by_score,
+    sample_questions,
+)
 from gaifman.listwise.ranker import (
     ListwiseConfig,
     Ranker,

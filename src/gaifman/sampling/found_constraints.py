@@ -36,8 +36,8 @@ import numpy as np
 
 from gaifman.config import checked
 from gaifman.errors import KnowledgeBaseError, similar_names
-from gaifman.kb.chance import MAX_MISSING_INVERSES, MIN_INSTANCES, expected_repeats, is_below_chance, is_rare
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.links import MAX_MISSING_INVERSES, MIN_INSTANCES, expected_repeats, is_below_chance, is_rare
 from gaifman.kb.tables import Ints, Longs, row_ids
 from gaifman.logic.verbalize import readable_name
 from gaifman.sampling.constraints import (

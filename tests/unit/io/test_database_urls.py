@@ -10,7 +10,8 @@ import pytest
 from cli_runner import json_output, run
 from database_files import contents, make_sqlite
 from gaifman import InputError, read
-from gaifman.io.database_urls import database_error, hide_password, is_url, url_to_record
+from gaifman.io.database_urls import database_error, hide_password, url_to_record
+from gaifman.io.files import is_url
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from inspect import signature
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.errors import InputError
+from gaifman.io import NO_MAPPING, read
 from gaifman.io.mapping import Clause, Column, make_mapping, parse_clause
 from gaifman.logic.ast import name_problem
 
@@ -97,6 +99,15 @@ def test_options_that_say_nothing_are_refused() -> None:
         make_mapping(wide=True, separator=" ")
     with pytest.raises(InputError, match="expected the end of the mapping"):
         make_mapping(wide=True, id="employee id")
+
+
+def test_the_defaults_of_read_are_no_mapping() -> None:
+    """`read` makes a mapping only for other arguments."""
+    defaults = signature(read).parameters
+    assert tuple(defaults[name].default for name in ("map", "id", "wide", "separator", "ignore")) == NO_MAPPING
+    assert not make_mapping(*NO_MAPPING)
+    with pytest.raises(InputError, match="the mapping ends"):
+        read([("r", "a", "b")], map="")
 
 
 def test_one_text_is_one_clause() -> None:

@@ -7,7 +7,17 @@ import pytest
 
 from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.kb.tables import Floats
-from gaifman.listwise.odds import MISSING_SHARES, STRAIGHT, Odds, OddsTable, Proposals, fit_odds, sample_by_score
+from gaifman.listwise.odds import (
+    MISSING_SHARES,
+    STRAIGHT,
+    Odds,
+    OddsTable,
+    Proposals,
+    fit_odds,
+    sample_by_score,
+    sample_questions,
+)
+from gaifman.sampling.rng import make_key
 
 TRUE = Odds(1.0, np.array([0.8, 0.3, -2.0, 0.0]))
 MISSING = 0.1
@@ -205,3 +215,19 @@ def test_odds_bend_where_a_line_does_not_fit() -> None:
     assert p[300:].sum() == pytest.approx(true[300:].sum(), rel=0.5)
     straight = Odds(odds.base, odds.weights).probabilities(evidence)
     assert abs(straight[:300].mean() - 0.97) > abs(p[:300].mean() - 0.97)
+
+
+def test_questions_about_seen_objects_are_half_of_the_sample() -> None:
+    facts = np.array([[number, 0] for number in range(20)], np.int32)
+    asked = np.array([[number, 0] for number in range(1_000)], np.int32)
+    rows, stand_for = sample_questions(asked, facts, 1, 100, make_key(0, "test"))
+    assert set(range(20)) <= set(rows.tolist())
+    assert len(rows) == len(set(rows.tolist())) == 100
+    assert stand_for.sum() == pytest.approx(1_000)
+    assert stand_for[rows < 20].tolist() == [1.0] * 20
+    few, weights = sample_questions(asked, facts, 1, 10, make_key(0, "test"))
+    assert (few < 20).sum() == 5
+    assert weights.sum() == pytest.approx(1_000)
+    everything, weights = sample_questions(asked[:15], facts, 1, 100, make_key(0, "test"))
+    assert sorted(everything.tolist()) == [*range(15)]
+    assert set(weights.tolist()) == {1.0}

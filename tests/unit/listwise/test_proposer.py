@@ -10,10 +10,9 @@ import pytest
 import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import rows_in
-from gaifman.listwise.proposer import Proposer, sample_questions, without
+from gaifman.listwise.proposer import Proposer, without
 from gaifman.listwise.scoring import ListwisePredictor
 from gaifman.sampling.constraints import hide_nothing
-from gaifman.sampling.rng import make_key
 
 
 @pytest.fixture(scope="module")
@@ -67,19 +66,3 @@ def test_three_positions_are_proposed_from_known_pairs(incomplete: KnowledgeBase
     for position in range(3):
         asked = proposer.questions(position)
         assert rows_in(asked, without(proposer.facts, position)).all()
-
-
-def test_questions_about_seen_objects_are_half_of_the_sample() -> None:
-    facts = np.array([[number, 0] for number in range(20)], np.int32)
-    asked = np.array([[number, 0] for number in range(1_000)], np.int32)
-    rows, stand_for = sample_questions(asked, facts, 1, 100, make_key(0, "test"))
-    assert set(range(20)) <= set(rows.tolist())
-    assert len(rows) == len(set(rows.tolist())) == 100
-    assert stand_for.sum() == pytest.approx(1_000)
-    assert stand_for[rows < 20].tolist() == [1.0] * 20
-    few, weights = sample_questions(asked, facts, 1, 10, make_key(0, "test"))
-    assert (few < 20).sum() == 5
-    assert weights.sum() == pytest.approx(1_000)
-    everything, weights = sample_questions(asked[:15], facts, 1, 100, make_key(0, "test"))
-    assert sorted(everything.tolist()) == [*range(15)]
-    assert set(weights.tolist()) == {1.0}
