@@ -54,14 +54,20 @@ def sorted_paths(paths: list[list[int]]) -> np.ndarray:
 
 
 def reached(
-    index: StepIndex, start: int, hidden: list[int], paths: np.ndarray, max_set: int = 100, budget: int = 1
+    index: StepIndex,
+    start: int,
+    hidden: list[int],
+    paths: np.ndarray,
+    max_set: int = 100,
+    budget: int = 1,
+    max_first: int = 0,
 ) -> dict[tuple[int, int], float]:
     scratch, unseen = walk_scratch(len(index.kb.objects)), freeze(np.array(hidden, np.int64))
     objects, formulas = np.empty(1, np.int32), np.empty(1, np.int32)
     counts, masses = np.empty(1, np.float32), np.empty(1, np.float32)
     scratch.state[DEPTH] = -1
     while True:
-        arguments = (index.table, NO_BOUND, start, unseen, paths, 0, max_set, budget, scratch)
+        arguments = (index.table, NO_BOUND, start, unseen, paths, 0, max_set, max_first or max_set, budget, scratch)
         status = reach(*arguments, objects, formulas, counts, masses)
         if status >= 0:
             end = int(scratch.state[END])

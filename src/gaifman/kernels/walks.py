@@ -54,11 +54,11 @@ class WalkScratch(NamedTuple):
     slots: Ints
     """Shape (objects,): its place in that set."""
     objects: Ints
-    """Shape (steps, max_set): the set of each depth."""
+    """Shape (steps, max_first): the set of each depth."""
     counts: Floats
-    """Shape (steps, max_set): the number of walks to each object of a set."""
+    """Shape (steps, max_first): the number of walks to each object of a set."""
     masses: Floats
-    """Shape (steps, max_set): the probability that a random walk ends at each object of a set."""
+    """Shape (steps, max_first): the probability that a random walk ends at each object of a set."""
     sizes: Longs
     """Shape (steps,): the size of the set of each depth."""
     stamp: Longs
@@ -199,6 +199,7 @@ def reach(
     paths: Ints,
     first: int,
     max_set: int,
+    max_first: int,
     budget: int,
     scratch: WalkScratch,
     objects: Ints,
@@ -209,9 +210,9 @@ def reach(
     """Write the objects that each path reaches from `start`, with the number of walks.
 
     `paths` (p, steps) are sorted, so that a prefix that paths share is walked once. A path with a set of more than
-    `max_set` objects reaches none. Formulas are numbered from `first`. Entries are written from `state[END]` on; the
-    other items of the state are 0 at the beginning, and the depth −1. Returns the end of the entries, FULL, or PAUSED
-    after about `budget` steps.
+    `max_set` objects reaches none; a path of one step may reach `max_first`. Formulas are numbered from `first`.
+    Entries are written from `state[END]` on; the other items of the state are 0 at the beginning, and the depth −1.
+    Returns the end of the entries, FULL, or PAUSED after about `budget` steps.
     """
     state, bounded = scratch.state, len(members.marks) > 0
     state[WORK] = budget
@@ -229,7 +230,8 @@ def reach(
         walking = depth == 0 or scratch.sizes[depth - 1] > 0
         while walking and depth < length:
             is_last = depth == length - 1
-            size = _extend(table, members, start, hidden, paths[k, depth], depth, is_last, max_set, scratch)
+            most = max_first if length == 1 else max_set
+            size = _extend(table, members, start, hidden, paths[k, depth], depth, is_last, most, scratch)
             if size == PAUSED:
                 return PAUSED
             scratch.sizes[depth] = size
@@ -246,6 +248,8 @@ def reach(
                 counts[at + i] = scratch.counts[length - 1, i]
                 masses[at + i] = scratch.masses[length - 1, i]
             state[END] = at + size
+            if length == 1 and size > max_set:
+                scratch.sizes[0] = 0  # no path goes on from there
         # the last set has objects that are no members: no path goes on from it
         state[VALID] = min(depth, length - 1) if bounded else depth
         state[PATH], state[DEPTH] = k + 1, -1

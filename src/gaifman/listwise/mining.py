@@ -68,6 +68,8 @@ STEPS_PER_CHECK = 1 << 20
 """Steps of walks between two checks of a deadline: some milliseconds."""
 MAX_CODE = 2**62
 """Codes of paths are below this number."""
+FIRST_SETS = 5
+"""A path of one step may reach this many times `max_set` objects: an inverse or duplicate leads from a hub to them."""
 MIN_SUPPORT = 3
 """Fixed objects that a formula with constants must be true of; chosen on validation facts."""
 COMPARISONS = ("<", "≤", "=", "≥", ">")
@@ -183,7 +185,7 @@ class MiningConfig:
     budget: int = 100_000
     """Steps looked at for one answer."""
     max_set: int = 4_000
-    """A path that reaches more objects at some step is dropped."""
+    """A path that reaches more objects at some step is dropped; of one step alone, one that reaches 5 times as many."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -349,6 +351,15 @@ class MinedFormulas:
         """The number of the first comparison."""
         return self.first_constant + len(self.constants)
 
+    @property
+    def direct(self) -> Bools:
+        """Shape (formulas,): which formulas say that a fact has both objects."""
+        found = np.zeros(len(self), bool)
+        found[: len(self.paths)] = (self.paths >= 0).sum(axis=1) == 1
+        found[len(self.paths) : self.first_constant] = True
+        found[self.first_constant : self.first_comparison] = self.constants.constants == self.constants.candidates
+        return found
+
     def without_constants(self) -> tuple[Self, Bools]:
         """The other formulas, and which ones these are: (formulas,), bool."""
         numbers = np.arange(len(self))
@@ -368,7 +379,8 @@ class Reacher:
     """Collects what paths reach. One thread uses it at a time."""
 
     def __init__(self, index: StepIndex, max_steps: int, max_set: int, bound: WalkBound | None = None) -> None:
-        self.index, self.max_set, self.drawer = index, max_set, MemberDrawer(index, bound)
+        self.index, self.drawer = index, MemberDrawer(index, bound)
+        self.max_set, self.max_first = max_set, FIRST_SETS * max_set
         self._scratch = self._make_scratch(max_steps)
         self.objects, self.formulas = np.empty(1 << 16, np.int32), np.empty(1 << 16, np.int32)
         self.counts, self.masses = np.empty(1 << 16, np.float32), np.empty(1 << 16, np.float32)
@@ -381,7 +393,7 @@ class Reacher:
 
     def _make_scratch(self, max_steps: int) -> WalkScratch:
         objects = len(self.index.kb.objects)
-        shape = max_steps, min(self.max_set, objects)
+        shape = max_steps, min(max(self.max_set, self.max_first), objects)
         return WalkScratch(
             np.zeros(objects, np.int64),
             np.zeros(objects, np.int32),
@@ -418,6 +430,7 @@ class Reacher:
                 paths,
                 first,
                 self.max_set,
+                self.max_first,
                 STEPS_PER_CHECK,
                 self._scratch,
                 self.objects,
@@ -555,12 +568,13 @@ def mine_formulas(
     steps = _steps_that_fit(len(index.labels) + 1, config.max_steps)
     pairs = facts[sampled][:, [fixed, position]]
     codes, support = _shared_codes(index, pairs, freeze(ids[sampled]), steps, config)
-    order = np.lexsort((codes, -support))[: 5 * config.max_formulas]
+    order = np.lexsort((codes, -support, codes >= len(index.labels) + 1))[: 5 * config.max_formulas]
     paths = _decode(codes[order], len(index.labels) + 1, config.max_steps)
     sort = np.lexsort(paths.T[::-1])
     paths, support = freeze(paths[sort]), support[order][sort]
     confidence = _confidences(index, paths, facts[:, [fixed, position]], config)
-    best = np.sort(np.lexsort((np.arange(len(paths)), -confidence))[: config.max_formulas])
+    is_long = (paths >= 0).sum(axis=1) > 1  # what links the objects is kept: nothing else makes up for it
+    best = np.sort(np.lexsort((np.arange(len(paths)), -confidence, is_long))[: config.max_formulas])
     constants = mine_constants(index, relation, fixed, position, config.max_constants, held_out)
     comparisons = mine_comparisons(index, relation, fixed, position, config.max_comparisons, held_out)
     mined = freeze(paths[best]), freeze(support[best]), freeze(confidence[best])

@@ -248,6 +248,13 @@ class StepIndex:
                             changes[label] = self._label_change(obj, label, hidden)
         return {mark: change for mark, change in changes.items() if change}
 
+    def hidden_steps(self, obj: int, hidden: Longs) -> float:
+        """The expected number of an object's steps by some facts."""
+        return sum(
+            float(self.confidences[fact]) * members.count(obj) * (len(members) - 1)
+            for fact, (_, members) in ((fact, self.fact(fact)) for fact in hidden.tolist())
+        )
+
     def _label_change(self, obj: int, label: int, hidden: Longs) -> float:
         facts = self.steps(obj, label)[1]
         left = self.confidences[facts[~np.isin(facts, hidden)]]
