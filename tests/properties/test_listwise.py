@@ -7,6 +7,7 @@ import pytest
 
 from gaifman.kb.tables import Floats, freeze
 from gaifman.kernels.listwise import Marks, Questions, answer_scores, batch_gradient, own_gradient, own_scores
+from gaifman.listwise.ranker import group_profiles
 
 OBJECTS, FORMULAS, MARKS, STATS, ASKED = 12, 5, 4, 3, 6
 
@@ -16,8 +17,10 @@ class Case:
 
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
-        self.has_mark = rng.random((OBJECTS, MARKS)) < 0.4
-        self.stats = rng.normal(size=(OBJECTS, STATS))
+        self.kinds = np.sort(rng.integers(OBJECTS, size=OBJECTS)) if seed % 2 else np.arange(OBJECTS)
+        """Objects of a kind have the same marks and statistics."""
+        self.has_mark = (rng.random((OBJECTS, MARKS)) < 0.4)[self.kinds]
+        self.stats = rng.normal(size=(OBJECTS, STATS))[self.kinds]
         self.answers = rng.integers(OBJECTS, size=ASKED).astype(np.int32)
         self.answer_stats = rng.normal(size=(ASKED, STATS))
         self.lone = rng.random(ASKED) < 0.5
@@ -47,7 +50,7 @@ class Case:
         self.weights = rng.normal(size=FORMULAS), rng.normal(size=MARKS), rng.normal(size=STATS)
         starts = np.append(0, np.cumsum(self.has_mark.sum(axis=1))).astype(np.int64)
         marks = np.nonzero(self.has_mark)[1].astype(np.int32)
-        self.mark_values = np.where(self.has_mark, rng.random((OBJECTS, MARKS)).astype(np.float32), 0)
+        self.mark_values = np.where(self.has_mark, rng.random((OBJECTS, MARKS)).astype(np.float32)[self.kinds], 0)
         self.mark_table = Marks(freeze(starts), freeze(marks), freeze(self.mark_values[self.has_mark]))
         gone = [
             np.flatnonzero(self.has_mark[a] & self.vanishing & lone)
@@ -79,18 +82,21 @@ class Case:
     def kernel(self) -> tuple[float, tuple[Floats, Floats, Floats]]:
         """The loss and the gradients by the kernels."""
         formulas, marks, stats = self.weights
-        rows, own, answer_own = freeze(np.arange(ASKED)), np.empty(OBJECTS), np.empty(ASKED)
-        own_scores(self.mark_table, marks, freeze(self.stats), stats, own)
-        answer_stats = freeze(self.answer_stats)
-        answer_scores(
-            self.mark_table, marks, rows, self.questions.answers, answer_stats, self.changes, stats, answer_own
-        )
+        profiles = group_profiles(self.mark_table, self.kinds, self.stats[:, 0], self.stats[:, 1])
+        first = np.array([np.flatnonzero(profiles.of == kind)[0] for kind in range(len(profiles.sizes))])
+        own_stats = freeze(self.stats[first])
+        rows, own, answer_own = freeze(np.arange(ASKED)), np.empty(len(first)), np.empty(ASKED)
+        own_scores(profiles.marks, marks, own_stats, stats, own)
+        answer_stats, answer_kinds = freeze(self.answer_stats), freeze(profiles.of[self.answers])
+        answer_scores(profiles.marks, marks, rows, answer_kinds, answer_stats, self.changes, stats, answer_own)
         gradients = np.zeros(FORMULAS), np.zeros(MARKS), np.zeros(STATS)
-        by_object, by_answer = np.zeros(OBJECTS), np.zeros(ASKED)
+        by_kind, by_answer = np.zeros(len(first)), np.zeros(ASKED)
         loss = batch_gradient(
             rows,
             self.questions,
             formulas,
+            profiles.of,
+            profiles.sizes,
             np.exp(own),
             np.exp(answer_own),
             np.zeros(OBJECTS),
@@ -98,21 +104,22 @@ class Case:
             np.empty(OBJECTS, np.int32),
             np.zeros(1, np.int64),
             gradients[0],
-            by_object,
+            by_kind,
             by_answer,
         )
         own_gradient(
-            self.mark_table,
-            freeze(self.stats),
-            by_object,
+            profiles.marks,
+            own_stats,
+            by_kind,
             rows,
-            self.questions.answers,
+            answer_kinds,
             by_answer,
             answer_stats,
             self.changes,
             *gradients[1:],
         )
-        assert not by_object.any()
+        assert len(first) <= len({*self.kinds.tolist()})
+        assert not by_kind.any()
         return loss, gradients
 
 

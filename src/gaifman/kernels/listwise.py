@@ -51,9 +51,22 @@ class Marks(NamedTuple):
     """Shape (marks of all rows,): 1, or the probability of a mark by uncertain facts; of a change, what is added."""
 
 
+class Profiles(NamedTuple):
+    """The kinds of objects: those of a kind have the same marks and statistics, and so the same own score."""
+
+    of: Ints
+    """Shape (objects,): the kind of each object."""
+    sizes: Floats
+    """Shape (kinds,): the number of objects."""
+    marks: Marks
+    """The marks of each kind."""
+    stats: Floats
+    """Shape (kinds, s): the statistics."""
+
+
 @kernel
 def own_scores(marks: Marks, mark_weights: Floats, stats: Floats, weights: Floats, out: Floats) -> None:
-    """Write each object's own score: its marks and its statistics (objects, s) times their weights."""
+    """Write the own score of each object or kind: its marks and its statistics (rows, s) times their weights."""
     for obj in range(len(out)):
         total = 0.0
         for i in range(marks.starts[obj], marks.starts[obj + 1]):
@@ -68,6 +81,8 @@ def batch_gradient(
     rows: Longs,
     questions: Questions,
     weights: Floats,
+    kinds: Ints,
+    sizes: Floats,
     own: Floats,
     answer_own: Floats,
     sums: Floats,
@@ -75,19 +90,19 @@ def batch_gradient(
     reached: Ints,
     stamp: Longs,
     weight_gradient: Floats,
-    object_gradient: Floats,
+    kind_gradient: Floats,
     answer_gradient: Floats,
 ) -> float:
     """Add up the loss and the gradient of some questions.
 
-    `own` (objects,) are exponentials of own scores, `answer_own` (q,) those of the answers without the hidden fact.
-    `object_gradient` (objects,) and `weight_gradient` (formulas,) are added to; `answer_gradient` (q,) is written: the
-    answer's probability − 1, times the weight of the question. The part of `object_gradient` that is `own` times a
-    factor is applied at the end.
+    `kinds` (objects,) and `sizes` (kinds,) are those of `Profiles`. `own` (kinds,) are exponentials of own scores,
+    `answer_own` (q,) those of the answers without the hidden fact. `kind_gradient` (kinds,) and `weight_gradient`
+    (formulas,) are added to; `answer_gradient` (q,) is written: the answer's probability − 1, times the weight of the
+    question. The part of `kind_gradient` that is `own` times a factor is applied at the end.
     """
     everything, factor, loss = 0.0, 0.0, 0.0
-    for obj in range(len(own)):
-        everything += own[obj]
+    for kind in range(len(own)):
+        everything += sizes[kind] * own[kind]
     for row in rows:
         stamp[0] += 1
         now, count = stamp[0], 0
@@ -115,11 +130,11 @@ def batch_gradient(
             sums[obj] = -np.inf
         for i in range(count):
             obj = reached[i]
-            total -= own[obj]
+            total -= own[kinds[obj]]
         total = max(total, 0.0)
         for i in range(count):
             obj = reached[i]
-            sums[obj] = np.exp(min(sums[obj], 500.0)) * (answer_own[row] if obj == answer else own[obj])
+            sums[obj] = np.exp(min(sums[obj], 500.0)) * (answer_own[row] if obj == answer else own[kinds[obj]])
             total += sums[obj]
         weight = questions.weights[row]
         loss -= weight * np.log(max(sums[answer] / total, 1e-300))
@@ -130,13 +145,13 @@ def batch_gradient(
             if obj == answer:
                 sums[obj] -= weight
                 answer_gradient[row] = sums[obj]
-                object_gradient[obj] -= weight * own[obj] / total
+                kind_gradient[kinds[obj]] -= weight * own[kinds[obj]] / total
             else:
-                object_gradient[obj] += sums[obj] - weight * own[obj] / total
+                kind_gradient[kinds[obj]] += sums[obj] - weight * own[kinds[obj]] / total
         for entry in range(questions.starts[row], questions.starts[row + 1]):
             weight_gradient[questions.formulas[entry]] += sums[questions.objects[entry]] * questions.values[entry]
-    for obj in range(len(own)):
-        object_gradient[obj] += factor * own[obj]
+    for kind in range(len(own)):
+        kind_gradient[kind] += factor * sizes[kind] * own[kind]
     return loss
 
 
@@ -144,7 +159,7 @@ def batch_gradient(
 def own_gradient(
     marks: Marks,
     stats: Floats,
-    object_gradient: Floats,
+    kind_gradient: Floats,
     rows: Longs,
     answers: Ints,
     answer_gradient: Floats,
@@ -153,21 +168,22 @@ def own_gradient(
     mark_gradient: Floats,
     stat_gradient: Floats,
 ) -> None:
-    """Add the gradient of own scores to that of marks and statistics; `object_gradient` is set to zero.
+    """Add the gradient of own scores to that of marks and statistics; `kind_gradient` is set to zero.
 
-    The answer of each of the rows has its own statistics, and its marks change without the hidden facts.
+    `answers` are kinds of objects. The answer of each of the rows has its own statistics, and its marks change without
+    the hidden facts.
     """
-    for obj in range(len(object_gradient)):
-        slope = object_gradient[obj]
-        object_gradient[obj] = 0.0
+    for kind in range(len(kind_gradient)):
+        slope = kind_gradient[kind]
+        kind_gradient[kind] = 0.0
         if abs(slope) > 1e-9:
-            for i in range(marks.starts[obj], marks.starts[obj + 1]):
+            for i in range(marks.starts[kind], marks.starts[kind + 1]):
                 mark_gradient[marks.marks[i]] += slope * marks.values[i]
             for j in range(stats.shape[1]):
-                stat_gradient[j] += slope * stats[obj, j]
+                stat_gradient[j] += slope * stats[kind, j]
     for row in rows:
-        obj, slope = answers[row], answer_gradient[row]
-        for i in range(marks.starts[obj], marks.starts[obj + 1]):
+        kind, slope = answers[row], answer_gradient[row]
+        for i in range(marks.starts[kind], marks.starts[kind + 1]):
             mark_gradient[marks.marks[i]] += slope * marks.values[i]
         for i in range(changes.starts[row], changes.starts[row + 1]):
             mark_gradient[changes.marks[i]] += slope * changes.values[i]
@@ -186,10 +202,10 @@ def answer_scores(
     weights: Floats,
     out: Floats,
 ) -> None:
-    """Write the own scores of the answers of some rows, as if their fact were not known."""
+    """Write the own scores of the answers of some rows, as if their fact were not known; `answers` are kinds."""
     for row in rows:
-        obj, total = answers[row], 0.0
-        for i in range(marks.starts[obj], marks.starts[obj + 1]):
+        kind, total = answers[row], 0.0
+        for i in range(marks.starts[kind], marks.starts[kind + 1]):
             total += mark_weights[marks.marks[i]] * marks.values[i]
         for i in range(changes.starts[row], changes.starts[row + 1]):
             total += mark_weights[changes.marks[i]] * changes.values[i]

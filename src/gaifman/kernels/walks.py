@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.kernels.collections import sort
 from gaifman.kernels.jit import inline_kernel, inner_kernel, kernel
 
 Ints = npt.NDArray[np.int32]
@@ -254,6 +255,58 @@ def reach(
         state[VALID] = min(depth, length - 1) if bounded else depth
         state[PATH], state[DEPTH] = k + 1, -1
     return int(state[END])
+
+
+@kernel
+def link(
+    table: StepTable,
+    members: Members,
+    step_labels: Ints,
+    kinds: Bools,
+    start: int,
+    hidden: Longs,
+    walks: float,
+    formula: int,
+    begin: int,
+    scratch: WalkScratch,
+    absent: Floats,
+    objects: Ints,
+    formulas: Ints,
+    counts: Reals,
+    masses: Reals,
+) -> int:
+    """Write the objects that a step with a label of a kind links with `start`, ascending, from entry `begin` on.
+
+    `kinds` (labels,) says which labels count. The value is that of `walks` walks, times the probability that such a
+    fact is present; `absent` (objects,) is scratch space if facts are uncertain. Returns the end of the entries, or
+    FULL.
+    """
+    at, bounded, uncertain = begin, len(members.marks) > 0, len(table.chances) > 0
+    scratch.stamp[0] += 1
+    stamp = scratch.stamp[0]
+    for step in range(table.group_starts[table.starts[start]], table.group_starts[table.starts[start + 1]]):
+        target = table.targets[step]
+        if target == start or not kinds[step_labels[step]] or _is_hidden(hidden, table.facts[step]):
+            continue
+        if bounded and _is_outside(members, table.facts[step], target, True):
+            continue
+        if scratch.seen[target] != stamp:
+            if at == len(objects):
+                return FULL
+            scratch.seen[target] = stamp
+            objects[at] = target
+            at += 1
+            if uncertain:
+                absent[target] = 0.0
+        if uncertain:
+            absent[target] += np.log1p(-min(np.float64(table.chances[step]), 1.0 - 1e-12))
+    sort(objects, begin, at)
+    for i in range(begin, at):
+        share = np.float32(-np.expm1(absent[objects[i]])) if uncertain else np.float32(1.0)
+        formulas[i] = formula
+        counts[i] = np.float32(walks) * share
+        masses[i] = share
+    return at
 
 
 @kernel

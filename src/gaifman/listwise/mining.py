@@ -43,6 +43,7 @@ from gaifman.kernels.walks import (
     PathScratch,
     WalkScratch,
     find_paths,
+    link,
     match_constants,
     reach,
 )
@@ -149,17 +150,6 @@ class MemberDrawer:
         self.members.number[0] += 1
         if draws:
             self.members.marks[draws[draw]] = self.members.number[0]
-
-    def is_inside(self, facts: Longs, targets: Ints) -> Bools:
-        """Whether all objects of facts but the targets are members."""
-        starts, objects = self.members.fact_starts, self.members.fact_objects
-        if not len(starts):
-            return np.ones(len(facts), bool)
-        rows = np.repeat(np.arange(len(facts)), starts[facts + 1] - starts[facts])
-        found = objects[concatenate_ranges(starts[facts], starts[facts + 1])]
-        outside = (self.members.marks[found] != self.members.number[0]) & (found != targets[rows])
-        inside: Bools = np.bincount(rows[outside], minlength=len(facts)) == 0
-        return inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +372,7 @@ class Reacher:
         self.index, self.drawer = index, MemberDrawer(index, bound)
         self.max_set, self.max_first = max_set, FIRST_SETS * max_set
         self._scratch = self._make_scratch(max_steps)
+        self._absent = np.empty(len(index.kb.objects) if len(index.table.chances) else 0)
         self.objects, self.formulas = np.empty(1 << 16, np.int32), np.empty(1 << 16, np.int32)
         self.counts, self.masses = np.empty(1 << 16, np.float32), np.empty(1 << 16, np.float32)
         self.values = np.empty(1 << 16, np.float32)
@@ -453,23 +444,34 @@ class Reacher:
 
         The formulas are numbered from `first`, in the order of `LINKS`.
         """
-        table = self.index.table
-        steps = slice(*table.group_starts[table.starts[[start, start + 1]]].tolist())
-        seen = table.targets[steps] != start
-        if len(hidden):
-            seen &= ~np.isin(table.facts[steps], hidden)
-        seen &= self.drawer.is_inside(table.facts[steps], table.targets[steps])
-        targets, forwards = table.targets[steps][seen], self.index.forwards[self.index.step_labels[steps][seen]]
-        chances = table.chances[steps][seen] if len(table.chances) else None
-        for number, kind in enumerate((np.ones(len(targets), bool), forwards, ~forwards)):
-            self._check_deadline()
-            objects, owners = np.unique(targets[kind], return_inverse=True)
-            values = np.ones(len(objects), np.float32)
-            if chances is not None:
-                absent = np.log1p(-np.minimum(chances[kind].astype(np.float64), 1 - 1e-12))
-                values = -np.expm1(np.bincount(owners, absent, len(objects))).astype(np.float32)
-            self._add(objects, LINK_WALKS * values, values, first + number)
+        for number, kinds in enumerate(self.index.link_kinds):
+            self._link(start, hidden, kinds, first + number)
         return self.end
+
+    def _link(self, start: int, hidden: Longs, kinds: Bools, formula: int) -> None:
+        end = FULL
+        while end == FULL:
+            self._check_deadline()
+            end = link(
+                self.index.table,
+                self.drawer.members,
+                self.index.step_labels,
+                kinds,
+                start,
+                hidden,
+                LINK_WALKS,
+                formula,
+                self.end,
+                self._scratch,
+                self._absent,
+                self.objects,
+                self.formulas,
+                self.counts,
+                self.masses,
+            )
+            if end == FULL:
+                self._grow()
+        self.end = int(end)
 
     def compare(self, start: int, comparisons: MinedComparisons, first: int) -> int:
         """Append the candidates whose numbers compare with those of an object; formulas are numbered from `first`."""

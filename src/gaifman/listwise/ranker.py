@@ -22,9 +22,10 @@ from gaifman.errors import InputError, KnowledgeBaseError, shorten, similar_name
 from gaifman.io.model_file import Arrays, require_array
 from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
+from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges, freeze, row_ids
 from gaifman.kernels.listwise import (
     Marks,
+    Profiles,
     Questions,
     adagrad,
     answer_scores,
@@ -48,7 +49,7 @@ from gaifman.listwise.mining import (
     formula_values,
     mine_formulas,
 )
-from gaifman.listwise.steps import Label, StepIndex, labels_of
+from gaifman.listwise.steps import Label, StepIndex, labels_of, number_mark_sets
 from gaifman.logic.ast import Atom, Attribute, Feature, free_relation_variables, walk
 from gaifman.logic.parser import parse_feature
 from gaifman.sampling.examples import hide_links
@@ -71,9 +72,8 @@ PATIENCE = 3
 MIN_BATCHES, MANY_BATCHES, SMALL_BATCH = 8, 64, 16
 """Batches of an epoch, at least; and at least, if they have more than `SMALL_BATCH` questions."""
 
-MIN_LINKED, BLIND_WEIGHT = 0.2, 3.0
-"""There are blind questions if another fact links at least this share of all answers with the fixed object; each counts
-this many times."""
+MIN_LINKED = 0.2
+"""There are blind questions if another fact links at least this share of all answers with the fixed object."""
 SHORT_STEPS = 2
 """Longer paths are used where they make the loss on held-out questions smaller. With too few of these to tell, they
 are used if there are no others."""
@@ -370,9 +370,10 @@ class _Problem:
         added: AddedFormulas | None,
     ) -> None:
         self.mined, self._config = mined, config
-        self._marks, added_count, own_added = index.marks, 0, np.zeros(0, np.int64)
+        marks, mark_sets, added_count, own_added = index.marks, index.mark_sets, 0, np.zeros(0, np.int64)
         if added is not None:
-            self._marks, added_count, own_added = added.marks(), len(added), added.own
+            marks, added_count, own_added = added.marks(), len(added), added.own
+            mark_sets = number_mark_sets(marks)
         self._mark_count = index.mark_count + len(own_added)
         facts = index.kb.tuples(relation)
         number = index.kb.content.relations.find(relation) or 0
@@ -382,7 +383,8 @@ class _Problem:
         self._held_out = np.isin(chosen, held_out)
         answers, confidences = facts[chosen, position], index.kb.confidences_of(relation)
         at_position = count_at_position(index.kb, relation, position)
-        self._stats = freeze(statistics(at_position, index.degrees))
+        self._profiles = group_profiles(marks, mark_sets, at_position, index.degrees)
+        self._answer_kinds = freeze(self._profiles.of[answers])
         hidden_steps = np.array(
             [index.hidden_steps(*each) for each in zip(answers.tolist(), asked.unseen, strict=True)]
         )
@@ -447,7 +449,7 @@ class _Problem:
             for epoch, weights in enumerate(epochs_of_trial, start=1):
                 loss = self._loss(held_out, weights) / count
                 if len(blind):
-                    loss = (loss + self._loss(blind, weights) / (len(blind) * BLIND_WEIGHT)) / 2
+                    loss = (loss + self._loss(blind, weights) / len(blind)) / 2
                 if loss < least:
                     least, epochs = loss, epoch
                     if loss < _loss_of(best):
@@ -470,7 +472,7 @@ class _Problem:
 
     def _epochs(self, rows: Longs, penalty: float, epochs: int, questions: Questions) -> Iterator[Weights]:
         """Yield the weights after each epoch of Adagrad; the arrays are reused."""
-        state = _State(self.prior, self._mark_count, len(self._stats), len(self._blind), self._tied)
+        state = _State(self.prior, self._mark_count, self._profiles, len(self._blind), self._tied)
         for epoch in range(epochs):
             keys = fold_in_rows(make_key(self._config.seed, "listwise epoch", epoch), self._keys[rows][:, None])
             order = rows[np.argsort(keys, kind="stable")]
@@ -484,12 +486,13 @@ class _Problem:
     def _gradient(self, batch: Longs, state: _State, questions: Questions) -> float:
         """Add up loss and gradient of a batch."""
         formulas, marks, stats = state.weights
-        own_scores(self._marks, marks, self._stats, stats, state.own)
+        profiles = self._profiles
+        own_scores(profiles.marks, marks, profiles.stats, stats, state.own)
         answer_scores(
-            self._marks,
+            profiles.marks,
             marks,
             batch,
-            self._questions.answers,
+            self._answer_kinds,
             self._answer_stats,
             self._changes,
             stats,
@@ -502,6 +505,8 @@ class _Problem:
             batch,
             questions,
             formulas,
+            profiles.of,
+            profiles.sizes,
             state.own,
             state.answer_own,
             state.sums,
@@ -509,17 +514,17 @@ class _Problem:
             state.reached,
             state.stamp,
             state.gradients[0],
-            state.object_gradient,
+            state.kind_gradient,
             state.answer_gradient,
         )
 
     def _own_gradient(self, batch: Longs, state: _State) -> None:
         own_gradient(
-            self._marks,
-            self._stats,
-            state.object_gradient,
+            self._profiles.marks,
+            self._profiles.stats,
+            state.kind_gradient,
             batch,
-            self._questions.answers,
+            self._answer_kinds,
             state.answer_gradient,
             self._answer_stats,
             self._changes,
@@ -529,9 +534,24 @@ class _Problem:
 
     def _loss(self, rows: Longs, weights: Weights) -> float:
         """The sum of the losses of some questions."""
-        state = _State(self.prior, self._mark_count, len(self._stats), len(self._blind), self._tied)
+        state = _State(self.prior, self._mark_count, self._profiles, len(self._blind), self._tied)
         state.weights = weights
         return self._gradient(freeze(rows), state, self._questions)
+
+
+def group_profiles(marks: Marks, mark_sets: Longs, at_position: Floats, degrees: Floats) -> Profiles:
+    """The kinds of objects, by their sets of marks (objects,) and the numbers behind their statistics."""
+    keys = mark_sets
+    for numbers in (at_position, degrees):
+        values, places = np.unique(numbers, return_inverse=True)
+        keys = np.unique(keys * len(values) + places, return_inverse=True)[1]
+    _, first, kinds, sizes = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    starts, ends = marks.starts[first], marks.starts[first + 1]
+    rows = concatenate_ranges(starts, ends)
+    own_starts = np.append(0, np.cumsum(ends - starts)).astype(np.int64)
+    of_kinds = Marks(freeze(own_starts), freeze(marks.marks[rows]), freeze(marks.values[rows]))
+    stats = statistics(at_position[first], degrees[first])
+    return Profiles(freeze(kinds.astype(np.int32)), freeze(sizes.astype(np.float64)), of_kinds, freeze(stats))
 
 
 def _copy(weights: Weights) -> Weights:
@@ -542,14 +562,17 @@ def _copy(weights: Weights) -> Weights:
 class _State:
     """Weights, their sums of squared gradients, and scratch space."""
 
-    def __init__(self, prior: Floats, marks: int, objects: int, questions: int, tied: tuple[Longs, Longs]) -> None:
+    def __init__(
+        self, prior: Floats, marks: int, profiles: Profiles, questions: int, tied: tuple[Longs, Longs]
+    ) -> None:
         """`tied` are the marks, and the formulas, of added formulas about the candidate alone: both have one weight."""
         self._tied = tied
         self._priors = (prior, np.zeros(marks), np.array(INITIAL_STATISTICS))
         self.weights: Weights = tuple(prior.copy() for prior in self._priors)  # type: ignore[assignment]
         self.gradients: Weights = tuple(np.zeros(len(prior)) for prior in self._priors)  # type: ignore[assignment]
         self._squares = tuple(np.full(len(prior), 0.01) for prior in self._priors)
-        self.own, self.object_gradient, self.sums = np.empty(objects), np.zeros(objects), np.zeros(objects)
+        objects, kinds = len(profiles.of), len(profiles.sizes)
+        self.own, self.kind_gradient, self.sums = np.empty(kinds), np.zeros(kinds), np.zeros(objects)
         self.seen, self.reached, self.stamp = (
             np.zeros(objects, np.int64),
             np.empty(objects, np.int32),
@@ -564,9 +587,13 @@ class _State:
             both = self.gradients[0][formulas] + self.gradients[1][marks]
             self.gradients[0][formulas] = self.gradients[1][marks] = both
         for group in range(3):
-            strength = penalty if group < 2 else 0.0
             adagrad(
-                self.weights[group], self.gradients[group], self._squares[group], self._priors[group], strength, rate
+                self.weights[group],
+                self.gradients[group],
+                self._squares[group],
+                self._priors[group],
+                penalty if group < 2 else 0.0,  # statistics are not penalised
+                rate,
             )
 
 
@@ -635,7 +662,7 @@ def _ask(
     of_trial = [one[~np.isin(one, held_out)] for one in known]
     questions = Questions(
         freeze(facts[chosen, position]),
-        freeze(confidences[chosen] * np.where(blind, BLIND_WEIGHT, 1.0)),
+        freeze(confidences[chosen]),
         *_known_answers(known, linked, facts, position),
         freeze(np.array(starts, np.int64)),
         freeze(reacher.objects[: reacher.end]),

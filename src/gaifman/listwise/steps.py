@@ -163,6 +163,11 @@ class StepIndex:
         return freeze(np.array([label.source < label.target for label in self.labels], bool))
 
     @cached_property
+    def link_kinds(self) -> tuple[Bools, Bools, Bools]:
+        """Which labels link two objects at all, to a later position of the fact, and to an earlier one: (labels,)."""
+        return freeze(np.ones(len(self.labels), bool)), self.forwards, freeze(~self.forwards)
+
+    @cached_property
     def unlinked(self) -> Bools:
         """Shape (facts,): whether no other fact with as many objects has the same ones, in any order."""
         found = np.ones(sum(map(len, self.kb.fact_tables.values())), bool)
@@ -216,6 +221,11 @@ class StepIndex:
     def marks(self) -> Marks:
         """The marks of each object, ascending."""
         return _build_marks(self)
+
+    @cached_property
+    def mark_sets(self) -> Longs:
+        """Shape (objects,), int64: the number of each object's set of marks."""
+        return number_mark_sets(self.marks)
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:
@@ -352,6 +362,17 @@ def _group_steps(steps: Longs, chances: Reals, objects: int) -> tuple[StepTable,
         freeze(chances),
     )
     return table, freeze(steps[:, 1].astype(np.int32))
+
+
+def number_mark_sets(marks: Marks) -> Longs:
+    """Shape (objects,), int64: objects with the same marks, of the same values, have the same number."""
+    numbers: dict[bytes, int] = {}
+    found = np.empty(len(marks.starts) - 1, np.int64)
+    for obj in range(len(found)):
+        own = slice(marks.starts[obj], marks.starts[obj + 1])
+        text = marks.marks[own].tobytes() + marks.values[own].tobytes()
+        found[obj] = numbers.setdefault(text, len(numbers))
+    return freeze(found)
 
 
 def _build_marks(index: StepIndex) -> Marks:
