@@ -74,6 +74,8 @@ MIN_BATCHES, MANY_BATCHES, SMALL_BATCH = 8, 64, 16
 
 MIN_LINKED = 0.2
 """There are blind questions if another fact links at least this share of all answers with the fixed object."""
+DIRECT_SCALES = (1.0, 1.25, 1.5, 2.0, 3.0)
+"""Blind questions make all other formulas heavier. What an inverse says must still outweigh them."""
 SHORT_STEPS = 2
 """Longer paths are used where they make the loss on held-out questions smaller. With too few of these to tell, they
 are used if there are no others."""
@@ -248,6 +250,9 @@ def fit_with_trial(
     problem, (loss, penalty, epochs, trial) = _choose_problem(index, relation, position, config, held_out, added)
     mined = problem.mined
     final, trial = problem.fit(penalty, epochs), trial or problem.fit_trial(penalty, epochs)
+    if loss is not None and problem.has_blind:
+        scale = problem.choose_scale(trial)
+        final, trial = problem.scale_direct(final, scale), problem.scale_direct(trial, scale)
 
     def ranker(weights: Weights) -> Ranker:
         of_mined, of_added = np.split(weights[0], [sum(map(len, mined))])
@@ -457,6 +462,26 @@ class _Problem:
                 if epoch - epochs >= PATIENCE:
                     break
         return best
+
+    @property
+    def has_blind(self) -> bool:
+        """Whether some questions are blind."""
+        return bool(self._blind.any())
+
+    @property
+    def _direct(self) -> Bools:
+        """Shape (formulas,): which formulas say that a fact has both objects."""
+        rest = np.zeros(len(self.prior) - sum(map(len, self.mined)), bool)
+        return np.concatenate([*(one.direct for one in self.mined), rest])
+
+    def scale_direct(self, weights: Weights, scale: float) -> Weights:
+        """The weights, those of formulas that say that a fact has both objects multiplied by a scale."""
+        return np.where(self._direct, scale, 1.0) * weights[0], *weights[1:]
+
+    def choose_scale(self, weights: Weights) -> float:
+        """The scale of direct formulas with the smallest loss on held-out questions that are not blind."""
+        rows = np.flatnonzero(self._held_out & ~self._blind)
+        return min(DIRECT_SCALES, key=lambda scale: self._loss(rows, self.scale_direct(weights, scale)))
 
     def fit(self, penalty: float, epochs: int) -> Weights:
         """The weights after some epochs over all questions."""
