@@ -12,7 +12,7 @@ from gaifman.kb.gaifman_graph import build_graph, induced_facts
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.kernels.walks import DEPTH, END, PAUSED, UNREACHED, Members, PathScratch, WalkScratch, find_paths, reach
-from gaifman.listwise.mining import Reacher
+from gaifman.listwise.mining import FIRST_SETS, Reacher
 from gaifman.listwise.steps import StepIndex, build_steps, path_feature
 from gaifman.logic.semantics import feature_value
 
@@ -155,6 +155,43 @@ def test_a_path_with_a_large_set_reaches_nothing(seed: int) -> None:
     all_of_it, bounded = reached(index, 0, [], paths), reached(index, 0, [], paths, max_set=1)
     assert bounded.items() <= all_of_it.items()
     assert all(sum(f == g for g, _ in bounded) == 1 for f, _ in bounded)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_path_of_one_step_may_reach_more_objects(seed: int) -> None:
+    rng = random.Random(seed)
+    kb = random_kb(rng)
+    index, hidden = build_steps(kb), rng.sample(range(len(kb)), rng.randint(0, min(3, len(kb))))
+    labels = range(len(index.labels))
+    longer = {tuple(rng.choices(labels, k=rng.randint(2, MAX_STEPS))) for _ in range(12)}
+    paths = sorted_paths([[label] for label in labels] + [[*path] for path in longer])
+    max_set, max_first, wanted = rng.randint(1, 2), 3, {}
+    all_of_it = reached(index, 0, hidden, paths)
+    for number, path in enumerate(paths.tolist()):
+        own = [label for label in path if label >= 0]
+        sizes = [len(walk_shares(index, 0, set(hidden), own[:length])) for length in range(1, len(own) + 1)]
+        if max(sizes) <= (max_first if len(own) == 1 else max_set):
+            wanted |= {key: count for key, count in all_of_it.items() if key[0] == number}
+    assert reached(index, 0, hidden, paths, max_set=max_set, max_first=max_first) == wanted
+
+
+@pytest.mark.parametrize("first_alone", [True, False])
+def test_a_hub_is_the_end_of_a_path_and_not_its_middle(first_alone: bool) -> None:
+    facts = [("wide", "hub", f"o{i}") for i in range(FIRST_SETS * 2)]
+    facts += [("too_wide", "hub", f"o{i}") for i in range(FIRST_SETS * 2 + 1)]
+    facts += [("narrow", "hub", f"o{i}") for i in range(2)]
+    facts += [("next", f"o{i}", f"o{i + 1}") for i in range(FIRST_SETS * 2)]
+    kb = KnowledgeBase.from_facts(facts)
+    index, reacher = build_steps(kb), Reacher(build_steps(kb), 2, 2)
+    onward, *first = (index.label_id(name, 0, 1) for name in ("next", "wide", "too_wide", "narrow"))
+    paths = sorted([[label, -1] for label in first if first_alone] + [[label, onward] for label in first])
+    end = reacher.walk(kb.object_id("hub"), freeze(np.zeros(0, np.int64)), freeze(np.array(paths, np.int32)))
+    counts = np.bincount(reacher.formulas[:end], minlength=len(paths)).tolist()
+    found: list[dict[str, int]] = [{}, {}]
+    for (label, then), count in zip(paths, counts, strict=True):
+        found[then >= 0][index.labels[label].relation] = count
+    assert found[0] == ({"wide": FIRST_SETS * 2, "too_wide": 0, "narrow": 2} if first_alone else {})
+    assert found[1] == {"wide": 0, "too_wide": 0, "narrow": 2}
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -12,7 +12,14 @@ import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
 from gaifman.listwise.mining import NOTHING, MiningConfig, Reacher, choose_mining, mine_formulas
-from gaifman.listwise.ranker import ListwiseConfig, Ranker, fit_ranker
+from gaifman.listwise.ranker import (
+    DIRECT_PRIOR_STRENGTH,
+    PRIOR_STRENGTH,
+    ListwiseConfig,
+    Ranker,
+    fit_ranker,
+    prior_weights,
+)
 from gaifman.listwise.scoring import Scorer
 from gaifman.listwise.steps import Label, build_steps
 
@@ -224,3 +231,46 @@ def test_longer_paths_have_one_label_for_each_pair_of_inverses_and_each_symmetri
     assert (Label("inhabitant", 1, 0),) in paths
     assert not any(label.relation == "lives_in" for path in paths for label in path if len(path) > 1)
     assert any(len(path) > 1 for path in paths)
+
+
+def of_company(kb: KnowledgeBase, share: float) -> tuple[float, dict[tuple[Label, ...], float]]:
+    """The mean log share of the town of the company for people whose town is missing, and the weights of paths."""
+    index, config = build_steps(kb), ListwiseConfig(MiningConfig(max_steps=2), blind_share=share)
+    ranker, found = fit_ranker(index, "lives_in", 1, config), []
+    scorer, [mined] = Scorer(index, ranker, config), ranker.mined
+    for i in range(0, 400, 10):
+        person = kb.object_id(f"person{i}")
+        [company] = index.targets(person, index.label_id("works_at", 0, 1)).tolist()
+        scores = scorer.scores([person, person])
+        town = index.targets(company, index.label_id("located_in", 0, 1))
+        found.append(float(scores[town[0]] - np.log(np.exp(scores).sum())))
+    weights = ranker.formula_weights[: len(mined.paths)].tolist()
+    return float(np.mean(found)), {mined.path(row): weight for row, weight in enumerate(weights)}
+
+
+def test_blind_questions_give_weight_to_what_is_left_where_the_inverse_is_missing() -> None:
+    """Nearly every fact had its inverse, so that hardly any question needed another path."""
+    kb, path, inverse = citizens(), (Label("works_at", 0, 1), Label("located_in", 0, 1)), (Label("inhabitant", 1, 0),)
+    (seen, own), (blind, own_blind) = (of_company(kb, share) for share in (0.0, 0.3))
+    assert own_blind[path] > 1.5 * own[path]
+    assert own_blind[inverse] > 0.8 * own[inverse] > own[path]
+    assert blind > seen + 0.5
+
+
+def test_an_inverse_begins_with_a_larger_weight_than_a_path_that_is_as_good() -> None:
+    facts = [("r", f"a{i}", f"b{i}") for i in range(30)] + [("s", f"b{i}", f"a{i}") for i in range(30)]
+    facts += [("first", f"a{i}", f"m{i}") for i in range(30)] + [("second", f"m{i}", f"b{i}") for i in range(30)]
+    mined = mine_formulas(build_steps(KnowledgeBase.from_facts(facts)), "r", 0, 1)
+    weights = {mined.path(row): prior_weights(mined)[row] for row in range(len(mined.paths))}
+    confidences = {mined.path(row): mined.confidence[row] for row in range(len(mined.paths))}
+    inverse, path = (Label("s", 1, 0),), (Label("first", 0, 1), Label("second", 0, 1))
+    assert confidences[inverse] == confidences[path]
+    assert weights[inverse] == pytest.approx(DIRECT_PRIOR_STRENGTH / PRIOR_STRENGTH * weights[path])
+    assert not prior_weights(mined)[len(mined.paths) :].any()
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), "half", True])
+def test_a_share_of_blind_questions_that_is_none_is_one_clear_error(share: object) -> None:
+    with pytest.raises(gaifman.GaifmanError) as caught:
+        gaifman.complete(families(20), ["grandparent"], options={"blind_share": share})
+    assert str(caught.value).startswith("blind_share must be a number, at least 0 and at most 1, got ")
