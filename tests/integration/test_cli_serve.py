@@ -19,6 +19,7 @@ import pytest
 import gaifman
 import processes
 from cli_runner import here, one_message, refused
+from cli_runner import run as run_here
 from gaifman.cli.console import InputOptions, python_snippet
 from gaifman.cli.serve import open_page, print_warning, print_warnings
 from gaifman.errors import GaifmanError, OutputError
@@ -199,11 +200,13 @@ def test_a_model_that_has_nothing_to_do_with_the_knowledge_base_is_refused_at_th
     worker().save(family / "work.gaifman")
     gaifman.complete(worker().kb, ["works_in"], **FEW).save(family / "all.gaifman")
     for model, query in (("work.gaifman", []), ("all.gaifman", ["works_in(x, y)"])):
-        words = ["answer", model, "other.facts", *query], ["serve", "other.facts", model, "--port", "0"]
-        said = [processes.run(python("-m", "gaifman", *each), cwd=family, env=HERE) for each in words]
-        for done in said:
+        served = processes.run(
+            python("-m", "gaifman", "serve", "other.facts", model, "--port", "0"), cwd=family, env=HERE
+        )
+        answered = run_here("answer", model, "other.facts", *query, folder=family)
+        for done in (served, answered):
             one_message(done, "the knowledge base has none of the")
-        assert said[0].stderr == said[1].stderr
+        assert served.stderr == answered.stderr
 
 
 def test_a_failed_preload_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:

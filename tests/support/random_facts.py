@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -28,8 +30,8 @@ def random_ages(seed: int, objects: int = OBJECTS) -> dict[str, tuple[float, boo
     return {f"o{number}": (float(age), seen) for number, (age, seen) in enumerate(zip(ages, known, strict=True))}
 
 
-def random_facts(seed: int, scale: int = 1) -> KnowledgeBase:
-    """Random facts of all relations, and random ages; `scale` times as many objects and facts."""
+def random_facts(seed: int, scale: int = 1, relations: Collection[str] = tuple(COUNTS)) -> KnowledgeBase:
+    """Random facts of relations, and random ages; `scale` times as many objects and facts."""
     rng, objects = np.random.default_rng([seed, 0]), OBJECTS * scale
     facts: set[tuple[str, ...]] = set()
     for name, (arity, count) in COUNTS.items():
@@ -39,4 +41,5 @@ def random_facts(seed: int, scale: int = 1) -> KnowledgeBase:
         for row in rng.permutation(rows)[: count * scale].tolist():
             facts.add((name, *(f"o{number}" for number in row)))
     values = {("age", obj): age for obj, (age, known) in random_ages(seed, objects).items() if known}
-    return KnowledgeBase.from_facts(sorted(facts), values, [f"o{number}" for number in range(objects)])
+    kept = sorted(fact for fact in facts if fact[0] in relations)
+    return KnowledgeBase.from_facts(kept, values, [f"o{number}" for number in range(objects)])

@@ -9,7 +9,7 @@ import pytest
 
 import gaifman
 from gaifman.model_card import model_card
-from random_facts import random_ages, random_facts
+from random_facts import COUNTS, random_ages, random_facts
 
 SETTINGS: dict[str, Any] = {
     "positives": 2,
@@ -55,11 +55,21 @@ def test_random_facts_give_a_held_out_auc_of_one_half(query: str, scale: int) ->
     assert abs(np.mean(found) - 0.5) < 0.06, found
 
 
-@pytest.mark.parametrize(("query", "scale"), [("r(x, y)", 1), ("p(x)", 3), ("t(x, y, z)", 1)])
-def test_ranked_lists_predict_nothing_of_random_facts(query: str, scale: int) -> None:
+@pytest.mark.parametrize(
+    ("query", "scale", "relations", "options"),
+    [
+        ("r(x, y)", 1, [*COUNTS], {}),
+        ("p(x)", 3, [*COUNTS], {}),
+        ("t(x, y, z)", 1, ["t", "r", "p"], {"max_steps": 2}),  # three positions, each from two others: half of the work
+    ],
+)
+def test_ranked_lists_predict_nothing_of_random_facts(
+    query: str, scale: int, relations: list[str], options: dict[str, Any]
+) -> None:
     found = []
     for seed in SEEDS:
-        model = gaifman.fit(random_facts(seed, scale), query, seed=seed, holdout=0.4)
+        kb = random_facts(seed, scale, relations)
+        model = gaifman.fit(kb, query, seed=seed, holdout=0.4, options=options)
         assert model.config.base == "listwise"
         metrics = model.meta["metrics"]
         found.append([metrics["auc"], metrics["typed_auc"] or 0.5])

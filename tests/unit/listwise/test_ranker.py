@@ -10,7 +10,7 @@ import pytest
 
 import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats
+from gaifman.kb.tables import Floats, freeze
 from gaifman.listwise.mining import NOTHING, MiningConfig, Reacher, choose_mining, mine_formulas
 from gaifman.listwise.ranker import (
     DIRECT_PRIOR_STRENGTH,
@@ -200,7 +200,7 @@ def test_scratch_space_grows_with_the_paths() -> None:
     found = []
     for steps in (1, 3):
         reacher = Reacher(index, steps, 100)
-        end = reacher.walk(index.kb.object_id("a1"), NOTHING, np.array([[child] * 3], np.int32))
+        end = reacher.walk(index.kb.object_id("a1"), NOTHING, freeze(np.array([[child] * 3], np.int32)))
         found.append(reacher.objects[:end].tolist())
     assert found == [[index.kb.object_id("d1")]] * 2
 
