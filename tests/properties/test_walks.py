@@ -165,7 +165,8 @@ def test_a_path_of_one_step_may_reach_more_objects(seed: int) -> None:
     labels = range(len(index.labels))
     longer = {tuple(rng.choices(labels, k=rng.randint(2, MAX_STEPS))) for _ in range(12)}
     paths = sorted_paths([[label] for label in labels] + [[*path] for path in longer])
-    max_set, max_first, wanted = rng.randint(1, 2), 3, {}
+    max_set, max_first = rng.randint(1, 2), 3
+    wanted: dict[tuple[int, int], float] = {}
     all_of_it = reached(index, 0, hidden, paths)
     for number, path in enumerate(paths.tolist()):
         own = [label for label in path if label >= 0]
