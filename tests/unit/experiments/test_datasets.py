@@ -32,11 +32,11 @@ from gaifman.experiments.datasets import (
 from processes import PATIENCE
 from small_experiments import data_set, lines
 
-# urllib3 leaves the socket of a failed download to the garbage collector: it is collected in the test that made it.
+# urllib3 leaves the socket of a failed download to the garbage collector: it is collected before other tests run.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _collect_sockets() -> Iterator[None]:
     yield
     gc.collect()
