@@ -18,6 +18,7 @@ from click.testing import CliRunner
 import gaifman as library
 from cli_runner import here, on_terminal, one_message, refused, run, stop, training_process
 from gaifman.cli import cli, main
+from gaifman.cli.train import held_out_fields
 from gaifman.errors import GaifmanError
 from gaifman.jobs.run import Run, read_log
 from gaifman.training import Trainer
@@ -350,6 +351,13 @@ def test_two_processes_do_not_work_on_one_run_and_a_changed_knowledge_base_is_re
     Path("small.facts").unlink()
     assert "small.facts" in str(refused("resume", "m.gaifman"))
     assert (folder / "m.gaifman.run" / "run.json").exists()
+
+
+def test_where_nothing_is_proposed_there_is_no_calibration_error() -> None:
+    """The command trained to the end and then failed to print a number that was not there."""
+    metrics = {"auc": 0.5, "ece_before": None, "ece_after": None, "ranked_facts": 0}
+    reason = "none: no missing fact is proposed with a probability of at least 0.05"
+    assert held_out_fields(metrics) == [("AUC", "0.500"), ("calibration error", reason)]
 
 
 def test_on_a_terminal_a_bar_shows_phase_share_rate_and_time_left(folder: Path) -> None:

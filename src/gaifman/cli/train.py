@@ -516,8 +516,10 @@ def held_out_fields(metrics: dict[str, Any], missing: float | None = None) -> li
 
     if reason := metrics.get("auc_reason"):
         return [("figures", f"none: {reason}")]
-    error = f"{metrics['ece_after']:.3f} ({metrics['ece_before']:.3f} uncalibrated)"
-    rows: list[tuple[str, object]] = [("AUC", f"{metrics['auc']:.3f}"), ("calibration error", error)]
+    rows: list[tuple[str, object]] = [
+        ("AUC", f"{metrics['auc']:.3f}"),
+        ("calibration error", _calibration_error(metrics)),
+    ]
     if missing:
         share = f"if {missing:g} of the facts are missing: {metrics['true_negatives']:.3g} of the negatives are true"
         rows.insert(1, ("AUC, corrected", f"{metrics['auc_corrected']:.3f} {share}"))
@@ -525,6 +527,14 @@ def held_out_fields(metrics: dict[str, Any], missing: float | None = None) -> li
         rows += [("typed AUC", _beside_popularity(metrics, "typed_auc", "typed_auc_reason"))]
         rows += [("MRR", _beside_popularity(metrics, "mrr", "mrr_reason")), ("ranked", describe_sample(metrics))]
     return rows
+
+
+def _calibration_error(metrics: dict[str, Any]) -> str:
+    if metrics["ece_after"] is None:
+        from gaifman.listwise.training import MIN_PROPOSED
+
+        return f"none: no missing fact is proposed with a probability of at least {MIN_PROPOSED:g}"
+    return f"{metrics['ece_after']:.3f} ({metrics['ece_before']:.3f} uncalibrated)"
 
 
 def _beside_popularity(metrics: dict[str, Any], name: str, reason: str) -> str:
