@@ -387,7 +387,10 @@ def _score_line(score: Score) -> str:
 
 def _find_lines(find: Find) -> Iterator[str]:
     """Yield a find with its probability, and its best reason."""
-    yield f"  {click.style(f'{find.probability:.2f}', fg='green')}  {find.sentence[0].upper()}{find.sentence[1:]}."
+    from gaifman.predict import format_probability
+
+    probability = click.style(f"{format_probability(find.probability):>6}", fg="green")
+    yield f"{probability}  {find.sentence[0].upper()}{find.sentence[1:]}."
     if find.reason:
         yield click.style(f"        because {_facts(find.reason, find.fact.objects, 16)}", dim=True)
 
